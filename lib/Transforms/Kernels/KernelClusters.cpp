@@ -69,13 +69,15 @@ bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
 
 /// Whether no way through the members, which stand in the order of the program, is long: code
 /// generation recurses along it, and machine code for a thousand functions of one element takes
-/// many seconds. Pieces of a long chain that are cut alike are compiled once.
-bool KernelFusion::isShort(ArrayRef<unsigned> members) const {
+/// many seconds. Pieces of a long chain that are cut alike are compiled once. A sum with several
+/// results for one of `rows` is made anew for each turn of a sum that reads them, so of such there
+/// are few: a maximum and a sum that needs it, as a logsumexp has.
+bool KernelFusion::isShort(ArrayRef<unsigned> members, size_t rows) const {
   constexpr double mostWork = 640, mostWays = 4096;
-  constexpr unsigned mostDepth = 1024;
+  constexpr unsigned mostDepth = 1024, mostNestedSums = 2;
   struct Way {
     double work = 0;
-    unsigned depth = 0;
+    unsigned depth = 0, nestedSums = 0;
   };
   llvm::SmallDenseMap<unsigned, Way> longest;
   double ways = 0;
@@ -83,12 +85,15 @@ bool KernelFusion::isShort(ArrayRef<unsigned> members) const {
     Way way;
     for (unsigned number : memberSources[member]) {
       Way source = longest.lookup(memberEdges[number].from);
-      way = {std::max(way.work, source.work), std::max(way.depth, source.depth)};
+      way = {std::max(way.work, source.work), std::max(way.depth, source.depth),
+             std::max(way.nestedSums, source.nestedSums)};
     }
     way.work += nodes[member].inlinedWork;
     way.depth += nodes[member].depth;
+    way.nestedSums += nodes[member].isReduction && nodes[member].parallel.size() > rows;
     ways += nodes[member].ways;
-    if (way.work > mostWork || way.depth > mostDepth || ways > mostWays)
+    if (way.work > mostWork || way.depth > mostDepth || way.nestedSums > mostNestedSums ||
+        ways > mostWays)
       return false;
     longest[member] = way;
   }
@@ -134,7 +139,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     for (Value result : node.op->getResults())
       buffers.insert(result);
   }
-  if (buffers.size() > 2 * maximumBuffers || !isShort(members))
+  if (buffers.size() > 2 * maximumBuffers || !isShort(members, rows.size()))
     return false;
   return points <= smallWork || ShapedType::getNumElements(rows) >= minimumRows;
 }

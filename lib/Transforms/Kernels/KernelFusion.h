@@ -119,7 +119,7 @@ private:
   bool isSmallLeaf(unsigned cluster) const;
   bool tryMerge(unsigned a, unsigned b);
   bool areCompatible(ArrayRef<unsigned> members) const;
-  bool isShort(ArrayRef<unsigned> members) const;
+  bool isShort(ArrayRef<unsigned> members, size_t rows) const;
   bool isRowLocal(const FusionEdge &edge) const;
   unsigned countSharedRows(const FusionEdge &edge) const;
   bool idlesMachine(const FusionEdge &edge) const;

@@ -34,6 +34,36 @@ def written(self, x, keep):
 
 
 @case()
+def written_at_labels(self, x, t):
+    y = self.linear(x)
+    classes = torch.zeros_like(y)
+    kept = t >= 0
+    classes[kept, t[kept]] = y[kept].sum(1)
+    return F.binary_cross_entropy_with_logits(y, classes.sigmoid())
+
+
+@case()
+def known_masks(self, x):
+    y = self.linear(x)
+    near = y @ y.mT
+    others = near[~torch.eye(12, dtype=torch.bool)].view(12, -1)
+    upper = torch.ones(12, 12).triu_(1).bool()
+    near = near.clone()
+    near[upper] = others[:, :6].flatten()[:66] * 2
+    i, j = torch.where(upper)
+    return others.logsumexp(1).sum() + near.square().sum() * 0.01 + (y[i] - y[j]).abs().sum()
+
+
+@case()
+def counted(self, x, t):
+    y = self.linear(x)
+    known = t.clamp(min=0)
+    count = torch.bincount(known, minlength=5)
+    return (torch.zeros(5, 5).index_add(0, known, y) / count.clamp(min=1)[:, None]).exp().sum() + torch.bincount(
+        known, weights=x[:, 0].double(), minlength=5).square().sum().float()
+
+
+@case()
 def places(self, x, keep):
     y = self.linear(x)
     (found,) = torch.where(keep)
@@ -240,6 +270,15 @@ def check_formulas():
     compare_step("graded", lambda: (Model(graded, 6, 8), {"x": torch.randn(8, 6)}))
 
 
+def check_mapped_solve():
+    """Under torch.vmap, where PyTorch looks at a solver's answer in an order that it keeps by tokens."""
+    def solve(self, x):
+        a = self.linear(x).reshape(4, 3, 3)
+        return torch.vmap(lambda a, b: torch.linalg.solve(a @ a.mT + torch.eye(3), b).square().mean()
+                          + torch.linalg.slogdet(a).logabsdet + torch.linalg.det(a))(a, x[:, :3]).mean()
+    compare_step("mapped solve", lambda: (Model(solve, 6, 9), {"x": torch.randn(4, 6)}))
+
+
 def check_groups():
     """The operator of transformers for layers of experts on processors, whose code loops over numbers in a tensor."""
     def multiply(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
@@ -306,6 +345,37 @@ def check_branch():
     print("ok branch by rows, checked")
 
 
+def check_any():
+    """A branch that skips what has no rows; none are an error of the step."""
+    def experts(self, x, place):
+        y, out = self.linear(x), torch.zeros(8, 5)
+        for number in range(2):
+            mask = place == number
+            if mask.any():
+                out[mask] = y[mask] * (number + 1)
+        return out.square().sum()
+    batch = {"x": torch.randn(8, 6), "place": torch.arange(8) % 2}
+    compare_step("any", lambda: (Model(experts, 6, 5), batch))
+    model = Model(experts, 6, 5)
+    step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    try:
+        step({**batch, "place": torch.zeros(8, dtype=torch.int64)})
+    except memopt.LossNotFinite as error:
+        assert "a mask chooses nothing" in str(error), error
+    else:
+        raise AssertionError("the other side of a branch was taken for this one")
+    print("ok any, checked")
+
+
+def check_definite():
+    """torch.distributions looks at a covariance: whether it is symmetric, and then whether it is positive definite."""
+    def density(self, x):
+        a = self.linear(x)
+        normal = torch.distributions.MultivariateNormal(torch.zeros(5), a.mT @ a + torch.eye(5))
+        return -normal.log_prob(a).mean()
+    compare_step("definite", lambda: (Model(density, 6, 5), {"x": torch.randn(8, 6)}))
+
+
 def check_checks():
     class Counts(nn.Module):
         def __init__(self):
@@ -339,5 +409,8 @@ if __name__ == "__main__":
     check_groups()
     check_running()
     check_formulas()
+    check_mapped_solve()
     check_branch()
+    check_any()
+    check_definite()
     check_checks()

@@ -361,3 +361,48 @@ func.func @many_pieces(%x: tensor<2x8xf32>) -> tensor<66x8xf32> {
   } -> tensor<66x8xf32>
   return %y : tensor<66x8xf32>
 }
+
+// -----
+
+// A sum with several results for a row is made anew for each turn of a sum that reads them: of a chain of four, one kernel makes two.
+
+// CHECK-LABEL: @chain
+// CHECK: %[[HALF:.*]] = memopt.kernel
+// CHECK-COUNT-2: linalg.generic
+// CHECK-NOT: linalg.generic
+// CHECK: memopt.kernel (%{{.*}} = %[[HALF]]
+// CHECK-COUNT-2: linalg.generic
+
+#row = affine_map<(b, i, j) -> (b, i)>
+#column = affine_map<(b, i, j) -> (b, j)>
+#table = affine_map<(b, i, j) -> (i, j)>
+func.func @chain(%a: tensor<3x5xf32>, %w: tensor<5x5xf32>) -> tensor<3x5xf32> {
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<3x5xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x5xf32>) -> tensor<3x5xf32>
+    %first = linalg.generic {indexing_maps = [#row, #table, #column], iterator_types = ["parallel", "reduction", "parallel"]} ins(%a, %w : tensor<3x5xf32>, tensor<5x5xf32>) outs(%f : tensor<3x5xf32>) {
+    ^bb0(%p: f32, %q: f32, %o: f32):
+      %m = arith.mulf %p, %q : f32
+      %s = arith.addf %o, %m : f32
+      linalg.yield %s : f32
+    } -> tensor<3x5xf32>
+    %second = linalg.generic {indexing_maps = [#row, #table, #column], iterator_types = ["parallel", "reduction", "parallel"]} ins(%first, %w : tensor<3x5xf32>, tensor<5x5xf32>) outs(%f : tensor<3x5xf32>) {
+    ^bb0(%p: f32, %q: f32, %o: f32):
+      %m = arith.mulf %p, %q : f32
+      %s = arith.addf %o, %m : f32
+      linalg.yield %s : f32
+    } -> tensor<3x5xf32>
+    %third = linalg.generic {indexing_maps = [#row, #table, #column], iterator_types = ["parallel", "reduction", "parallel"]} ins(%second, %w : tensor<3x5xf32>, tensor<5x5xf32>) outs(%f : tensor<3x5xf32>) {
+    ^bb0(%p: f32, %q: f32, %o: f32):
+      %m = arith.mulf %p, %q : f32
+      %s = arith.addf %o, %m : f32
+      linalg.yield %s : f32
+    } -> tensor<3x5xf32>
+    %fourth = linalg.generic {indexing_maps = [#row, #table, #column], iterator_types = ["parallel", "reduction", "parallel"]} ins(%third, %w : tensor<3x5xf32>, tensor<5x5xf32>) outs(%f : tensor<3x5xf32>) {
+    ^bb0(%p: f32, %q: f32, %o: f32):
+      %m = arith.mulf %p, %q : f32
+      %s = arith.addf %o, %m : f32
+      linalg.yield %s : f32
+    } -> tensor<3x5xf32>
+  return %fourth : tensor<3x5xf32>
+}

@@ -7,7 +7,8 @@ PyTorch makes them while the model runs. A program has no such assertion, but it
 leaves everything as it was. So each check is a term of the loss: the mean over all that it sees of 0 where it holds and of what
 is no number where it fails. A mean, and not the one answer for all, keeps the samples of a batch apart.
 
-Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises.
+Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises. So is `if mask.any()`: the
+program has the side where a mask chooses something, as with numbers of rows (`rewriting/sizes.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
 from .branches import find_raising_side
@@ -27,6 +29,9 @@ __all__ = ["REPLACED", "carried_checks"]
 #: Functions of torch that take a truth value and a message, and no tensor that a mode would see.
 _CHECKS = ("_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_tensor_all")
 
+
+_NONE_THERE = ("a mask chooses nothing, and the program has the side of a branch where it chooses something; leave out a branch that "
+               "skips what has no rows")
 
 _active = threading.local()  # `checks` of the thread that traces
 
@@ -41,8 +46,21 @@ def _choose(original: Callable) -> Callable:
     return check
 
 
+def _check_symmetric(original: Callable, test: Callable) -> Callable:
+    """Square, symmetric, and what the test asks: all at once, where PyTorch's own leaves out the next if one does not hold."""
+    def check(self, value):
+        if value.shape[-1] != value.shape[-2]:
+            return original(self, value)
+        return torch.isclose(value, value.mT, atol=1e-6).all(-2).all(-1) & test(value)
+    return check
+
+
+_OF_SYMMETRIC = {constraints._Symmetric: lambda value: True,
+                 constraints._PositiveDefinite: lambda value: torch.linalg.cholesky_ex(value).info.eq(0),
+                 constraints._PositiveSemidefinite: lambda value: torch.linalg.eigvalsh(value).ge(0).all(-1)}
 #: What is replaced while a step is traced: owner, name and the other function.
-REPLACED = [(torch, name, _choose(getattr(torch, name))) for name in _CHECKS if hasattr(torch, name)]
+REPLACED = [*((torch, name, _choose(getattr(torch, name))) for name in _CHECKS if hasattr(torch, name)),
+            *((kind, "check", _check_symmetric(kind.check, test)) for kind, test in _OF_SYMMETRIC.items())]
 
 
 def _write(message: Any) -> str:
@@ -59,6 +77,7 @@ class carried_checks(TorchFunctionMode):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
         self._elements: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the one answer, which is kept
+        self._anys: dict[int, torch.Tensor] = {}  # by identity: whether a mask chooses something
         #: What was asserted, a line each: "model.py:12: Expected ...".
         self.texts: list[str] = []
 
@@ -79,9 +98,17 @@ class carried_checks(TorchFunctionMode):
                 raises, text = side
                 self.add(torch.logical_not(args[0]) if raises else args[0], text)
                 return not raises
+            if id(args[0]) in self._anys:
+                self.add(args[0], _NONE_THERE)
+                return True
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
-            return args[0].detach().reshape(())  # what follows from it follows in the step
+            value = args[0].detach().reshape(())  # what follows from it follows in the step
+            if id(args[0]) in self._anys:
+                self._anys[id(value)] = value
+            return value
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)
+        if function in (torch.any, torch.Tensor.any) and isinstance(result, torch.Tensor) and not result.dim():
+            self._anys[id(result)] = result
         if function is torch._is_all_true:
             self._elements[id(result)] = result, args[0]
         elif function is torch.Tensor.cpu and id(args[0]) in self._elements:

@@ -268,8 +268,9 @@ Value NodeEmitter::emitIndex(const IndexExpr &expr, Scope *scope) {
 Value NodeEmitter::emitVectorAtom(AtomId id, Scope *scope) {
   const IndexAtom &atom = table.getAtom(id);
   if (atom.kind == IndexAtom::Datum) {
-    Value value = emitNode(atom.node);
-    Type wide = getVectorType(builder.getI64Type(), getLanes(value));
+    // A checked value may be a scalar though its guard varies in lanes.
+    Value value = emitLanesOf(atom.node, scope->lanes);
+    Type wide = getVectorType(builder.getI64Type(), scope->lanes);
     return value.getType() == wide ? value : arith::ExtSIOp::create(builder, location, wide, value);
   }
   if (atom.kind == IndexAtom::Variable) {

@@ -22,16 +22,38 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+/// How many reductions, itself included, the longest chain has that `reduction` is made of.
+static unsigned measureDepth(const ElementGraph &graph, unsigned reduction,
+                             const llvm::DenseMap<unsigned, unsigned> &depthsBefore) {
+  const ElementReduction &info = graph.getReduction(reduction);
+  llvm::SmallSetVector<NodeId, 32> found(info.next.begin(), info.next.end());
+  found.insert(info.initial.begin(), info.initial.end());
+  unsigned depth = 1;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const ElementNode &node = graph.getNode(found[i]);
+    if (node.kind == ElementNode::Reduce)
+      depth = std::max(depth, depthsBefore.lookup(node.reduction) + 1);
+    else
+      for (NodeId child : graph.getChildren(found[i]))
+        found.insert(child);
+  }
+  return depth;
+}
+
 SumEmitter::SumEmitter(NodeEmitter &nodes, const KernelStage &stage, const ScheduleRules &rules)
-    : EmitterPart(nodes), rules(rules), reductions(collectReductions(graph, stage)) {}
+    : EmitterPart(nodes), rules(rules), reductions(collectReductions(graph, stage)) {
+  for (unsigned reduction : reductions)
+    depths[reduction] = measureDepth(graph, reduction, depths);
+}
 
 //===----------------------------------------------------------------------===//
 // Groups
 //===----------------------------------------------------------------------===//
 
 /// Reductions that have to be there before the loops of `reduction`: its inside reads them, or that
-/// of one that is computed in these loops.
-static SmallVector<NodeId> collectInputs(const ElementGraph &graph, unsigned reduction) {
+/// of one that is computed in these loops. `hasInner`: whether there are such.
+static SmallVector<NodeId> collectInputs(const ElementGraph &graph, unsigned reduction,
+                                         bool *hasInner = nullptr) {
   llvm::SmallSetVector<NodeId, 32> found;
   llvm::SmallDenseSet<AtomId> inLoops;
   auto enter = [&](const ElementReduction &info) {
@@ -43,14 +65,17 @@ static SmallVector<NodeId> collectInputs(const ElementGraph &graph, unsigned red
   SmallVector<NodeId> inputs;
   for (size_t i = 0; i < found.size(); ++i) {
     const ElementNode &node = graph.getNode(found[i]);
-    if (node.kind != ElementNode::Reduce)
+    if (node.kind != ElementNode::Reduce) {
       for (NodeId child : graph.getChildren(found[i]))
         found.insert(child);
-    else if (llvm::any_of(node.variables,
-                          [&](AtomId variable) { return inLoops.contains(variable); }))
+    } else if (llvm::any_of(node.variables,
+                            [&](AtomId variable) { return inLoops.contains(variable); })) {
       enter(graph.getReduction(node.reduction));
-    else
+      if (hasInner)
+        *hasInner = true;
+    } else {
       inputs.push_back(found[i]);
+    }
   }
   return inputs;
 }
@@ -60,6 +85,13 @@ bool SumEmitter::areInputsReady(unsigned reduction) {
     const ElementNode &node = graph.getNode(input);
     return nodes.findHome(node.variables)->reductions.contains(node.reduction);
   });
+}
+
+/// Whether others are computed in the loops of `reduction`.
+bool SumEmitter::hasInnerReductions(unsigned reduction) {
+  bool hasInner = false;
+  collectInputs(graph, reduction, &hasInner);
+  return hasInner;
 }
 
 void SumEmitter::emitInputs(unsigned reduction) {
@@ -82,6 +114,10 @@ SmallVector<unsigned> SumEmitter::chooseCompanions(unsigned reduction, Scope *ho
         nodes.findHome(candidate.freeVariables) != home || !areInputsReady(other))
       continue;
     if ((nodes.findVectorScope(candidate.freeVariables) != nullptr) != inLanes)
+      continue;
+    // A deeper one may be made of this one, for each turn of a loop of its own: it would ask for
+    // itself there.
+    if (depths.lookup(other) > depths.lookup(reduction) && hasInnerReductions(other))
       continue;
     if (getLanesOfSum(graph, candidate, rules) == lanes && getSumLoops(candidate, lanes) == loops)
       group.push_back(other);

@@ -89,10 +89,37 @@ static bool stayInRow(const IndexTable &table, std::optional<AtomId> row, const 
   return x.low >= 0 && y.low >= 0 && x.high < *stride && y.high < *stride;
 }
 
-/// Whether no element is at both, as between pieces of a result that is joined of several.
+/// Which places of lines of `stride` elements an address has; null where they may span lines.
+static std::optional<IndexRange> getRangeInLine(const IndexTable &table, const IndexExpr &address,
+                                                int64_t stride) {
+  IndexExpr rest;
+  rest.constant = address.constant;
+  for (auto [atom, coefficient] : address.terms)
+    if (coefficient % stride != 0)
+      rest.terms.push_back({atom, coefficient});
+  IndexRange range = table.getRange(rest);
+  int64_t line = llvm::divideFloorSigned(range.low, stride);
+  if (line != llvm::divideFloorSigned(range.high, stride))
+    return std::nullopt;
+  return IndexRange{range.low - line * stride, range.high - line * stride};
+}
+
+/// Whether no element is at both, as between pieces of a result that is joined of several, one
+/// behind another or side by side in each line.
 static bool areApart(const IndexTable &table, const IndexExpr &a, const IndexExpr &b) {
-  IndexRange x = table.getRange(a), y = table.getRange(b);
-  return x.high < y.low || y.high < x.low;
+  auto areDisjoint = [](const IndexRange &x, const IndexRange &y) {
+    return x.high < y.low || y.high < x.low;
+  };
+  if (areDisjoint(table.getRange(a), table.getRange(b)))
+    return true;
+  return llvm::any_of(a.terms, [&](const auto &term) {
+    int64_t stride = std::abs(term.second);
+    if (stride <= 1)
+      return false;
+    std::optional<IndexRange> x = getRangeInLine(table, a, stride);
+    std::optional<IndexRange> y = getRangeInLine(table, b, stride);
+    return x && y && areDisjoint(*x, *y);
+  });
 }
 
 static LogicalResult checkStage(const ElementGraph &graph, const KernelStage &stage, size_t nest,

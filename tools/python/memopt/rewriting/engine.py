@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from ..errors import Error, Refused
 from ..places import place_of_node
 from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged, repetitions, statistics
+from .known import KnownValues
 
 __all__ = ["Engine", "rewrite_program"]
 
@@ -86,6 +87,7 @@ class Engine:
         self._fresh = itertools.count(-1, -1)
         self._constants: dict[int, tuple[Any, torch.Tensor]] = {}  # by identity: what the program has as data
         self._parameters: dict[int, Any] = {}  # by identity
+        self.known = KnownValues()
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
 
@@ -126,6 +128,7 @@ class Engine:
         if not isinstance(written, torch.Tensor):
             return
         storage = written.untyped_storage()._cdata
+        self.known.forget(storage)
         for number, (value, _) in list(self._keys.items()):
             if value.untyped_storage()._cdata == storage:
                 self._keys[number] = value, next(self._fresh)
@@ -136,6 +139,7 @@ class Engine:
 
     def know_constant(self, value: Any, data: torch.Tensor) -> None:
         self._constants[id(value)] = value, data
+        self.known.add(value, lambda: data)
 
     def is_parameter(self, value: Any) -> bool:
         return id(value) in self._parameters
@@ -172,6 +176,7 @@ class Engine:
     def _call_node(self, node: torch.fx.Node, arguments: tuple, keywords: dict) -> Any:
         place = place_of_node(node)
         front = f"{place}: " if place else ""
+        compute = self.known.prepare(node.target, arguments, keywords)
         try:
             result = self.call(node.target, arguments, keywords)
         except Error as error:
@@ -182,6 +187,8 @@ class Engine:
                           f"mask{f' ({error})' if str(error) else ''} is not supported, as their number depends on the data; keep "
                           "all elements and weight them with a mask, as in torch.where(mask, x, 0).sum() / mask.sum()") from error
         self._note(node.target, arguments, keywords, result)
+        if compute is not None:
+            self.known.note(compute, result)
         if name_of(node.target) in _COPIES and self.constant_of(arguments[0]) is not None:
             self.know_constant(result, self.constant_of(arguments[0]))
         return result
@@ -255,6 +262,9 @@ class _Anew(nn.Module):
         for spec in self._program.graph_signature.input_specs:
             if spec.kind == InputKind.USER_INPUT:
                 yield next(inputs)
+                continue
+            if spec.kind == InputKind.TOKEN:
+                yield None
                 continue
             value = Engine._get(self, spec.target)
             held = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants

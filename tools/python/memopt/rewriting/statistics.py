@@ -1,7 +1,7 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Covariances, least squares, slopes of samples, values that come most often, margins of several labels: by other operators."""
+"""Covariances, least squares, slopes of samples, values that come most often, counts, margins of several labels: by other operators."""
 
 from __future__ import annotations
 
@@ -137,9 +137,26 @@ def _multilabel_margin(x, target, reduction=1):
     return each.mean() if reduction == 1 else each.sum() if reduction == 2 else each
 
 
+# ----------------------------------------------------------------------------------------------------------
+# Counts
+# ----------------------------------------------------------------------------------------------------------
+
+def _count(engine, target, arguments, keywords):
+    """With `minlength` classes; the step refuses a number that is no class, for which PyTorch would make the result longer."""
+    bound = {**dict(zip(("self", "weights", "minlength"), arguments)), **keywords}
+    x, weights, length = bound["self"], bound.get("weights"), bound.get("minlength", 0)
+    if not length:
+        return target(*arguments, **keywords)  # refused behind this, with what would do
+    if weights is None:
+        weights = torch.ones_like(x, dtype=torch.int64)
+    elif weights.dtype != torch.float32:
+        weights = weights.to(torch.float64)
+    return torch.zeros(length, dtype=weights.dtype).index_add(0, x.to(torch.int64), weights)
+
+
 def _rule(function):
     return lambda engine, target, arguments, keywords: function(*arguments, **keywords)
 
 
 RULES = {f"aten::{name}": _rule(function) for name, function in {
-    "gradient": _gradient, "mode": _mode, "multilabel_margin_loss": _multilabel_margin}.items()}
+    "gradient": _gradient, "mode": _mode, "multilabel_margin_loss": _multilabel_margin}.items()} | {"aten::bincount": _count}

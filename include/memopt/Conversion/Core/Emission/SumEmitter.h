@@ -60,6 +60,7 @@ protected:
 private:
   SmallVector<unsigned> chooseCompanions(unsigned reduction, Scope *home);
   bool areInputsReady(unsigned reduction);
+  bool hasInnerReductions(unsigned reduction);
   void emitInputs(unsigned reduction);
   void emitSequential(ArrayRef<unsigned> group, Scope *lanesOf);
   SmallVector<Value> emitLaneRun(const GroupLoops &all, Value base, ValueRange carried);
@@ -69,6 +70,8 @@ private:
   const ScheduleRules &rules;
   /// Reductions of the stage, those that others need first.
   SmallVector<unsigned> reductions;
+  /// Of each the longest chain of reductions that it is made of.
+  llvm::DenseMap<unsigned, unsigned> depths;
 };
 
 } // namespace mlir::memopt

@@ -39,6 +39,27 @@ def _first(function, place):
     return _rule(lambda *arguments, **keywords: function(*arguments, **keywords)[place])
 
 
+def _with_factors(function, has_info=False):
+    """What PyTorch's own solvers return besides, for their gradients: the LU factors, and what was said."""
+    def call(a, *arguments, **keywords):
+        keywords.pop("check_errors", None)
+        found = function(a, *arguments, **keywords)
+        return (*(found if isinstance(found, tuple) else (found,)), *lu_factor(a), *([torch.zeros((), dtype=torch.int32)] if has_info else []))
+    return _rule(call)
+
+
+def _drop(engine, target, arguments, keywords):
+    """PyTorch's look at what a solver says: here a matrix that cannot be solved gives what is no number, and the step refuses that."""
+
+
+def _drop_effect(engine, target, arguments, keywords):
+    """The same where PyTorch keeps its order by a token, as under `torch.vmap`."""
+    token, called, *rest = arguments
+    if called is torch.ops.aten._linalg_check_errors.default:
+        return (token,)
+    return target(*arguments, **keywords)
+
+
 RULES = {f"aten::{name}": rule for name, rule in {
     "linalg_cholesky": _rule(lambda a, upper=False: cholesky(a, upper)), "cholesky": _rule(cholesky),
     "linalg_cholesky_ex": _with_info(lambda a, upper=False: cholesky(a, upper)), "cholesky_solve": _rule(cholesky_solve),
@@ -56,6 +77,8 @@ RULES = {f"aten::{name}": rule for name, rule in {
     "linalg_cond": _rule(cond), "linalg_matrix_rank": _rule(matrix_rank), "linalg_matrix_norm": _rule(matrix_norm),
     "linalg_norm": _rule(norm), "nuclear_norm": _rule(nuclear_norm), "linalg_tensorinv": _rule(tensorinv),
     "linalg_tensorsolve": _rule(tensorsolve), "ormqr": _rule(ormqr),
-}.items()}
+    "_linalg_check_errors": _drop, "_linalg_solve_ex": _with_factors(solve, has_info=True), "_linalg_det": _with_factors(det),
+    "_linalg_slogdet": _with_factors(slogdet),
+}.items()} | {"higher_order::with_effects": _drop_effect}
 #: Of operators that have rules for some of their arguments alone: whether it is these.
 ONLY_IF = {"aten::linalg_norm": is_by_sizes, "aten::linalg_matrix_norm": lambda x, ord="fro", *_, **__: is_by_sizes(x, ord, (-2, -1))}

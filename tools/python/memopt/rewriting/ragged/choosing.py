@@ -11,7 +11,7 @@ import torch
 
 from .values import (NotRagged, Ragged, align, align_all, compact, fill_rows, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim)
 
-__all__ = ["MAKERS", "RULES", "find_places", "is_mask"]
+__all__ = ["MAKERS", "RULES", "find_places", "is_mask", "replace_known_masks"]
 
 
 def _choose(engine: Any, x: Any, mask: torch.Tensor, at: int) -> Ragged:
@@ -34,10 +34,28 @@ def _choose_again(engine: Any, x: Ragged, mask: Ragged, at: int) -> Ragged:
     return Ragged(fill_rows(x.full, at, valid), at, valid, engine.intern("and", x.key, engine.key_of(mask.full)))
 
 
-def find_places(engine: Any, condition: Any) -> list[Ragged]:
+def find_known_places(engine: Any, condition: Any) -> list[torch.Tensor] | None:
+    """The coordinates where a condition holds that follows from no data."""
+    places = engine.known.list_places(condition)
+    return None if places is None else [torch.tensor(numbers, dtype=torch.int64) for numbers in places]
+
+
+def replace_known_masks(engine: Any, indices: Any) -> list:
+    """Masks that follow from no data are lists of places."""
+    found = []
+    for index in indices:
+        places = find_known_places(engine, index) if index is not None and is_mask(index) else None
+        found += [index] if places is None else places
+    return found
+
+
+def find_places(engine: Any, condition: Any) -> list:
     """The coordinates where a condition holds."""
     if isinstance(condition, Ragged):
         raise NotRagged("in places among them")
+    known = find_known_places(engine, condition)
+    if known is not None:
+        return known
     mask = condition if condition.dtype is torch.bool else condition != 0
     key = engine.intern("mask", engine.key_of(condition) if condition.dtype is torch.bool else engine.key_of(mask))
     valid, flat = mask.flatten(), torch.arange(mask.numel())
@@ -51,6 +69,8 @@ def find_places(engine: Any, condition: Any) -> list[Ragged]:
 
 def _nonzero(engine, target, arguments, keywords):
     places = find_places(engine, arguments[0])
+    if not is_ragged(places[0]):
+        return torch.stack(places, 1)
     return places[0].with_full(torch.stack([place.full for place in places], 1), 0)
 
 
@@ -63,6 +83,9 @@ def _masked_select(engine, target, arguments, keywords):
         dim = whole.dim + rank - whole.full.dim()
         mask = chosen & spread_over(whole.valid, rank, dim)
         x = plain(x)
+    places = find_known_places(engine, mask)
+    if places is not None and mask.shape == x.shape:
+        return torch.ops.aten.index.Tensor(x, places)
     x, mask = torch.broadcast_tensors(x, mask)
     return _choose(engine, x, mask, 0)
 
@@ -72,10 +95,10 @@ def is_mask(value: Any) -> bool:
 
 
 def _index(engine, target, arguments, keywords):
-    x, indices = arguments
+    x, indices = arguments[0], replace_known_masks(engine, arguments[1])
     masks = [place for place, index in enumerate(indices) if index is not None and is_mask(index)]
     if not masks and not any(map(is_ragged, [x, *indices])):
-        return target(*arguments, **keywords)
+        return target(x, indices)
     if masks:
         others = [index for index in indices if index is not None]
         if len(others) != 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from .choosing import is_mask
+from .choosing import find_places, is_mask, replace_known_masks
 from .values import NotRagged, Ragged, align, align_all, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
 
 aten = torch.ops.aten
@@ -17,13 +17,16 @@ __all__ = ["MAKERS", "RULES"]
 
 def _index_put(engine, target, arguments, keywords):
     x, indices, values, accumulate = (*arguments, False)[:4]
+    indices = replace_known_masks(engine, indices)
     given = [index for index in indices if index is not None]
     is_in_place = target._schema.name.endswith("_")
     if isinstance(x, Ragged):
         result = _write_among(engine, x, indices, values, accumulate)
         return x.with_full(x.full.copy_(result) if is_in_place else result)
     if not any(map(is_ragged, [*given, values])):
-        return target(*arguments, **keywords)
+        return target(x, indices, values, accumulate)
+    if len(given) > 1:  # a mask beside other indices stands for its places
+        indices = [part for index in indices for part in (find_places(engine, index) if index is not None and is_mask(index) else [index])]
     if len(given) == 1 and is_mask(given[0]) and not isinstance(given[0], Ragged):
         result = _write_mask(engine, x, given[0], indices.index(given[0]) if given[0] is indices[0] else len(indices) - 1, values,
                              accumulate)
