@@ -7,13 +7,14 @@
 //===----------------------------------------------------------------------===//
 //
 // The first byte says what the others are: 0 images in IDX, 1 labels in IDX, 2 text, 3 safetensors;
-// 4 and 5 are 0 and 1 that are compressed here, as no mutation would keep a stream whole; the second
-// the position of the batch. Batches are written between two bytes that must stay.
+// 4 and 5 are 0 and 1 that are compressed here, as no mutation would keep a stream whole; 6 lines
+// and 7 texts that go into buckets; the second the position of the batch. Batches are written between two bytes that must stay.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Fuzzing.h"
 #include "memopt-runtime/data/Data.h"
+#include <array>
 #include <zlib.h>
 
 using namespace memopt;
@@ -31,7 +32,34 @@ static InputSpec makeInput(const char *name, DType dtype, const Shape &shape) {
   return input;
 }
 
-/// Fills some batches into places with a guard on either side.
+/// Places for batches, with a guard on either side.
+class Places {
+public:
+  explicit Places(const std::vector<InputSpec> &inputs) {
+    for (const InputSpec &input : inputs)
+      places.push_back(std::string(size_t(input.bytes) + 128, 'Z'));
+  }
+
+  void fill(DataSource &data, int64_t position) {
+    std::vector<char *> targets;
+    for (std::string &place : places)
+      targets.push_back(place.data() + 64);
+    (void)data.fill(position, targets).isOk();
+    for (const std::string &place : places)
+      require(place[63] == 'Z' && place[place.size() - 64] == 'Z');
+  }
+
+private:
+  std::vector<std::string> places;
+};
+
+/// Positions of batches, far ones among them.
+static std::array<int64_t, 3> getPositions(const DataSource &data, int64_t position) {
+  require(data.getBatchesPerEpoch() >= 1);
+  return {position, data.getBatchesPerEpoch() - 1, (int64_t(1) << 53) + position};
+}
+
+/// Fills some batches.
 static void readBatches(const std::string &source, const std::vector<InputSpec> &inputs,
                         int64_t position) {
   std::vector<std::string> notices;
@@ -43,17 +71,37 @@ static void readBatches(const std::string &source, const std::vector<InputSpec> 
       require(!data.getMessage().empty());
       return;
     }
-    require((*data)->getBatchesPerEpoch() >= 1);
-    std::vector<std::string> places;
-    std::vector<char *> targets;
-    for (const InputSpec &input : inputs)
-      places.push_back(std::string(size_t(input.bytes) + 128, 'Z'));
-    for (std::string &place : places)
-      targets.push_back(place.data() + 64);
-    for (int64_t at : {position, (*data)->getBatchesPerEpoch() - 1, (int64_t(1) << 53) + position})
-      (void)(*data)->fill(at, targets).isOk();
-    for (const std::string &place : places)
-      require(place[63] == 'Z' && place[place.size() - 64] == 'Z');
+    Places places(inputs);
+    for (int64_t at : getPositions(**data, position))
+      places.fill(**data, at);
+  }
+}
+
+/// Texts, in batches of three or six tokens: with targets, and with a mask and a label of each.
+static void readTexts(const std::string &source, int64_t position) {
+  std::vector<std::vector<InputSpec>> programs[2];
+  for (int64_t tokens : {3, 6}) {
+    programs[0].push_back({makeInput("tokens", DType::I32, {2, tokens}),
+                           makeInput("targets", DType::I64, {2, tokens})});
+    programs[1].push_back({makeInput("mask", DType::I64, {2, tokens}),
+                           makeInput("tokens", DType::I32, {2, tokens}),
+                           makeInput("label", DType::I64, {2})});
+  }
+  std::vector<std::string> notices;
+  for (const std::vector<std::vector<InputSpec>> &own : programs) {
+    BucketOptions options{{3, 6}, position % 2 == 0, position, 1 + position % 3};
+    auto data = DataSource::openBuckets({source}, own, options, notices);
+    if (!data.isOk()) {
+      require(!data.getMessage().empty());
+      continue;
+    }
+    for (int64_t at : getPositions(**data, position)) {
+      StatusOr<size_t> program = (*data)->findProgram(at);
+      require(program.isOk() && *program < own.size());
+      (*data)->chooseProgram(*program);
+      require((*data)->getSampleCount(at) <= (*data)->getBatchSize());
+      Places(own[*program]).fill(**data, at);
+    }
   }
 }
 
@@ -101,6 +149,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     readBatches("bytes:" + file.getPath(),
                 {makeInput("tokens", DType::I32, {2, 3}), makeInput("targets", DType::I64, {2, 3})},
                 position);
+  } else if (kind == 6 || kind == 7) {
+    readTexts((kind == 6 ? "lines:" : "texts:") + file.getPath(), position);
   } else {
     readBatches(file.getPath(),
                 {makeInput("x", DType::F32, {4, 3}), makeInput("label", DType::I64, {4})},

@@ -119,6 +119,11 @@ def add_data(corpus):
             corpus.add("data", bytes([kind, 1]) + content)
             corpus.add("data", bytes([kind, 1]) + gzip.compress(content))
             corpus.add("data", bytes([kind + 4, 1]) + content)
+    corpus.add("data", b"\6\1" + b"a\n\ntext of\nseveral lines")
+    texts = {"lengths": ("I64", [3], struct.pack("<3q", 2, 0, 7)), "tokens": ("U8", [9], bytes(range(9))),
+             "targets": ("I64", [9], struct.pack("<9q", *range(9))), "label": ("I32", [3], struct.pack("<3i", 1, -100, 2))}
+    corpus.add("data", b"\7\2" + safetensors(texts))
+    corpus.add("data", b"\7\1" + safetensors({**texts, "lengths": ("I64", [3], struct.pack("<3q", 1 << 60, -1, 1))}))
     corpus.add("data", b"\2\3" + b"In the beginning was the word, and it had some bytes.")
 
 

@@ -79,9 +79,21 @@ static llvm::Expected<std::vector<Draft>> readDrafts(const std::string &path) {
   return drafts;
 }
 
+/// Options of one program alone: those that make programs are left out.
+static std::vector<std::string> selectOwn(llvm::ArrayRef<std::string> words) {
+  std::vector<std::string> selected;
+  for (const std::string &word : words)
+    if (llvm::StringRef name = llvm::StringRef(word).split('=').first;
+        name != "--programs" && name != "--state" && name != "--dim")
+      selected.push_back(word);
+  return selected;
+}
+
+using Dimensions = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+
 /// A program for each combination of sizes, the first dimension's changing slowest.
-static std::vector<Draft> spread(std::vector<Draft> drafts, const CommandLine &line) {
-  for (const auto &[dimension, sizes] : line.dimensions) {
+static std::vector<Draft> spread(std::vector<Draft> drafts, const Dimensions &dimensions) {
+  for (const auto &[dimension, sizes] : dimensions) {
     std::vector<Draft> more;
     for (const Draft &draft : drafts)
       for (int64_t size : sizes) {
@@ -95,26 +107,46 @@ static std::vector<Draft> spread(std::vector<Draft> drafts, const CommandLine &l
   return drafts;
 }
 
+/// The programs of one draft, whose own options may have dimensions of several sizes.
+static llvm::Expected<std::vector<Draft>> spreadOwn(Draft draft) {
+  std::vector<char *> words;
+  for (std::string &word : draft.words)
+    words.push_back(word.data());
+  llvm::Expected<CommandLine> line = CommandLine::parse(words);
+  if (!line)
+    return invalid("program '" + draft.name + "': " + llvm::toString(line.takeError()));
+  if (llvm::all_of(line->dimensions, [](const auto &entry) { return entry.second.size() == 1; }))
+    return std::vector<Draft>{std::move(draft)};
+  draft.words = selectOwn(line->words);
+  return spread({std::move(draft)}, line->dimensions);
+}
+
 static llvm::Expected<std::vector<Draft>> collectDrafts(const CommandLine &line) {
   if (line.isSet("programs")) {
     if (!line.inputs.empty())
       return invalid("--programs names the models, found '" + line.inputs.front() + "' as well");
-    return readDrafts(line.get("programs"));
+    llvm::Expected<std::vector<Draft>> read = readDrafts(line.get("programs"));
+    if (!read)
+      return read.takeError();
+    std::vector<Draft> drafts;
+    for (Draft &draft : *read) {
+      llvm::Expected<std::vector<Draft>> own = spreadOwn(std::move(draft));
+      if (!own)
+        return own.takeError();
+      llvm::append_range(drafts, *own);
+    }
+    return spread(std::move(drafts), line.dimensions);
   }
   std::vector<Draft> drafts;
   for (const std::string &model : line.inputs)
     drafts.push_back({llvm::sys::path::stem(model).str(), model, "", {}, {}});
-  return spread(std::move(drafts), line);
+  return spread(std::move(drafts), line.dimensions);
 }
 
 /// The options of one program, as if it were the only one.
 static llvm::Expected<std::unique_ptr<CompileOptions>>
 parseOptions(char *tool, const CommandLine &line, const Draft &draft) {
-  std::vector<std::string> words;
-  for (const std::string &word : line.words)
-    if (llvm::StringRef name = llvm::StringRef(word).split('=').first;
-        name != "--programs" && name != "--state" && name != "--dim")
-      words.push_back(word);
+  std::vector<std::string> words = selectOwn(line.words);
   words.insert(words.end(), draft.words.begin(), draft.words.end());
   words.push_back(draft.model);
   std::vector<char *> arguments{tool};

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Run.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -99,7 +100,7 @@ class OutputSums {
 public:
   explicit OutputSums(Run &run) : run(run), accuracy(run.session) {
     for (const OutputSpec &output : run.session.getManifest().outputs)
-      if (getElementCount(output.shape) == 1)
+      if (isScalarEverywhere(output.name))
         scalars.push_back(&output);
     mine.resize(firstScalar + scalars.size());
     all.resize(mine.size() * size_t(countRanks()));
@@ -110,13 +111,14 @@ public:
 
   /// Notes what this rank's batch has given.
   void note(int64_t samples) {
-    AccuracyCounter::Counts counts = accuracy.count();
+    const Session &program = run.getProgram();
+    AccuracyCounter::Counts counts = AccuracyCounter(program).count();
     mine[sampleCount] = double(samples);
     mine[rightCount] = double(counts.right);
     mine[fiveCount] = double(counts.amongFive);
     mine[labelCount] = double(counts.labels);
     for (size_t i = 0; i < scalars.size(); ++i)
-      mine[firstScalar + i] = run.session.readScalar(*scalars[i]);
+      mine[firstScalar + i] = program.readScalar(*findOutput(program, scalars[i]->name));
   }
 
   /// Adds what the first `batches` ranks have noted.
@@ -153,6 +155,25 @@ private:
   /// Places in a record; whole numbers below 2^53 are themselves.
   enum : size_t { sampleCount, rightCount, fiveCount, labelCount, firstScalar };
 
+  static const OutputSpec *findOutput(const Session &program, const std::string &name) {
+    for (const OutputSpec &output : program.getManifest().outputs)
+      if (output.name == name)
+        return &output;
+    return nullptr;
+  }
+
+  /// Whether an output is one number in each program that evaluates.
+  bool isScalarEverywhere(const std::string &name) const {
+    auto isScalar = [&](const Session &program) {
+      const OutputSpec *output = findOutput(program, name);
+      return output && getElementCount(output->shape) == 1;
+    };
+    return isScalar(run.session) &&
+           (!run.hasSeveral() ||
+            std::all_of(run.trained.begin(), run.trained.end(),
+                        [&](size_t number) { return isScalar((*run.programs)[number]); }));
+  }
+
   void addRecord(const double *record) {
     run.report.samples += int64_t(record[sampleCount]);
     total.right += int64_t(record[rightCount]);
@@ -167,9 +188,10 @@ private:
   }
 
   Run &run;
-  AccuracyCounter accuracy;
-  std::vector<const OutputSpec *> scalars; ///< outputs of one element
-  std::vector<double> mine, all;           ///< a record, and those of all ranks
+  AccuracyCounter accuracy; ///< says what is counted; programs of other shapes count the same
+  std::vector<const OutputSpec *>
+      scalars;                   ///< outputs of one element, as the first program has them
+  std::vector<double> mine, all; ///< a record, and those of all ranks
   AccuracyCounter::Counts total;
 };
 } // namespace
@@ -188,7 +210,10 @@ StatusOr<bool> memopt::averageOutputs(Run &run) {
     int64_t step = first + sums.getRank();
     if (step < steps || run.session.getManifest().ranks > 1) {
       run.position = std::min(step, steps - 1);
-      status = run.runStep(run.position + 1, 0, run.options.seed.value_or(0));
+      if (run.hasSeveral())
+        status = run.enterProgram(run.position + 1);
+      if (status.isOk())
+        status = run.runStep(run.position + 1, 0, run.options.seed.value_or(0));
       sums.note(run.data ? run.data->getSampleCount(run.position) : 1);
     }
     MEMOPT_RETURN_IF_ERROR(run.agree(std::move(status)));

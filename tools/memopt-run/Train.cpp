@@ -168,7 +168,7 @@ static StatusOr<StepFacts> advance(Run &run, TrainingState &state, ScaleLog &sca
   Session &program = run.getProgram();
   const Manifest &manifest = program.getManifest();
   double rate = state.schedule.at(step);
-  program.setGroupRates(state.schedule, step);
+  program.setGroupRates(state.schedule, step, state.numbers);
   scales.beforeStep();
   MEMOPT_RETURN_IF_ERROR(run.runStep(step, rate, state.seed));
   scales.afterStep();

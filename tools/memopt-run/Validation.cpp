@@ -20,6 +20,8 @@ static RunOptions getEvaluationOptions(RunOptions options) {
   options.isShuffled = false;
   options.isMirrored = false;
   options.cropPadding = 0;
+  if (!DataSource::hasLengths(options.data.front()))
+    options.dataBuckets.clear();
   for (std::string *unused : {&options.load, &options.save, &options.trace, &options.log})
     unused->clear();
   return options;
@@ -87,19 +89,28 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
 }
 
 StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
-                                                         ProgramSet &programs, size_t number,
+                                                         ProgramSet &programs,
+                                                         std::vector<size_t> numbers,
                                                          Communicator *communicator) {
+  Session &session = programs[numbers.front()];
+  if (numbers.size() > 1 && session.getManifest().ranks > 1)
+    return badInput(
+        "--eval-data: the parameters are shared out over the ranks, which therefore run "
+        "each step of an evaluation together, and the package has " +
+        std::to_string(numbers.size()) +
+        " evaluations for batches of different shapes; compile one shape, or with "
+        "--zero-stage=2");
   std::unique_ptr<Validation> result(
-      new Validation(options, nullptr, nullptr, programs[number], programs.first(), communicator));
-  result->programs = &programs;
-  result->number = number;
+      new Validation(options, nullptr, nullptr, session, programs.first(), communicator));
+  result->run.programs = &programs;
+  result->run.trained = std::move(numbers);
   MEMOPT_RETURN_IF_ERROR(result->run.openData(0).withContext("--eval-data"));
   return result;
 }
 
-Status Validation::takeVariables() {
-  if (programs)
-    return programs->enter(number).takeStatus();
+Status Validation::takeVariables(int64_t step) {
+  if (run.programs)
+    return run.hasSeveral() ? Status::ok() : run.enterProgram(step);
   std::vector<char> storage;
   for (auto [variable, source] : shared) {
     MEMOPT_ASSIGN_OR_RETURN(const void *values, training.getWholeOnAll(*source, storage));
@@ -109,7 +120,7 @@ Status Validation::takeVariables() {
 }
 
 StatusOr<std::optional<Evaluation>> Validation::evaluate(int64_t step) {
-  MEMOPT_RETURN_IF_ERROR(takeVariables());
+  MEMOPT_RETURN_IF_ERROR(takeVariables(step));
   run.report = RunReport();
   StatusOr<bool> isWhole = averageOutputs(run);
   if (!isWhole.isOk())

@@ -29,9 +29,11 @@ public:
                                                       const Session &training,
                                                       Communicator *communicator, int threads);
 
-  /// By the evaluation that is one of the training's own programs, over the same variables.
+  /// By evaluations that are among the training's own programs, over the same variables; of several
+  /// the one that fits the shapes of a batch.
   static StatusOr<std::unique_ptr<Validation>> create(const RunOptions &options,
-                                                      ProgramSet &programs, size_t number,
+                                                      ProgramSet &programs,
+                                                      std::vector<size_t> numbers,
                                                       Communicator *communicator);
 
   /// Evaluates the model as it is now, all ranks together; nothing when the run is asked to stop
@@ -46,16 +48,14 @@ private:
              std::unique_ptr<Session> own, Session &session, const Session &training,
              Communicator *communicator);
   Status matchVariables();
-  Status takeVariables();
+  Status takeVariables(int64_t step);
 
   RunOptions options;
   std::unique_ptr<Device> device; ///< null where the training's is used
   std::unique_ptr<Session> own;
   Session &session;
   const Session &training;
-  ProgramSet *programs = nullptr; ///< of the training, where the evaluation is one of them
-  size_t number = 0;
-  Run run;
+  Run run; ///< with the programs of the training, where the evaluation is among them
   /// Ours, and the training's of that name.
   std::vector<std::pair<const VariableSpec *, const VariableSpec *>> shared;
 };

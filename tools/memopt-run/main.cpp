@@ -49,25 +49,21 @@ static void tellOfOpenMp(Sharers sharers, int64_t planned) {
            "threads that each process shall have");
 }
 
-/// The program of a package by which --eval-data is evaluated.
-static StatusOr<size_t> findEvaluation(const ProgramSet &programs, bool isAveraged) {
-  std::optional<size_t> found;
+/// The programs of a package by which --eval-data is evaluated, each for batches of its shapes.
+static StatusOr<std::vector<size_t>> findEvaluations(const ProgramSet &programs, bool isAveraged) {
+  std::vector<size_t> found;
   for (size_t number = 0; number < programs.count(); ++number) {
     const Manifest &manifest = programs[number].getManifest();
-    if (manifest.mode != "eval" || manifest.isAveraged != isAveraged)
-      continue;
-    if (found)
-      return badInput("--eval-data: the package has several evaluations; give one as "
-                      "--eval-package=NAME.memopt");
-    found = number;
+    if (manifest.mode == "eval" && manifest.isAveraged == isAveraged)
+      found.push_back(number);
   }
-  if (!found && isAveraged)
+  if (found.empty() && isAveraged)
     return badInput("--averaged needs a package with a program that evaluates averages, or "
                     "--eval-package=NAME.memopt, the model compiled with --mode=eval");
-  if (!found)
+  if (found.empty())
     return badInput("--eval-data needs --eval-package=NAME.memopt, the model compiled with "
                     "--mode=eval, or a package with a program that evaluates");
-  return *found;
+  return found;
 }
 
 /// What one rank does, or the run as a whole.
@@ -113,9 +109,10 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
     MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evaluation, *session,
                                                            communicator, sessionOptions.threads));
   } else if (!options.evalData.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(size_t number, findEvaluation(*programs, options.isAveraged));
-    MEMOPT_ASSIGN_OR_RETURN(validation,
-                            Validation::create(options, *programs, number, communicator));
+    MEMOPT_ASSIGN_OR_RETURN(std::vector<size_t> numbers,
+                            findEvaluations(*programs, options.isAveraged));
+    MEMOPT_ASSIGN_OR_RETURN(
+        validation, Validation::create(options, *programs, std::move(numbers), communicator));
   }
   Status status = run.awaitReason(isTraining ? train(run, validation.get()) : evaluate(run));
   run.report.notePrograms(*programs);

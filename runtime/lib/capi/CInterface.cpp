@@ -19,6 +19,7 @@
 #include "memopt-runtime/numbers/TensorView.h"
 #include "memopt-runtime/session/ProgramSet.h"
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -451,13 +452,16 @@ int32_t memopt_session_set_rate(memopt_session *session, const char *variable, d
   return guard(error, [&]() -> Status {
     MEMOPT_ASSIGN_OR_RETURN(const VariableSpec *target,
                             findTensor(session->getManifest().variables, "variable", variable));
-    if (target->isGroupRate() || target->isOptimizerSetting())
+    if (target->isGroupRate() || target->isOptimizerSetting()) {
       session->getSaid().rates[target] = rate;
-    else if (target == session->getManifest().findHyperparameter("lr"))
+      if (std::isfinite(rate))
+        session->state.numbers[target->name] = rate;
+    } else if (target == session->getManifest().findHyperparameter("lr")) {
       session->getSaid().rate = rate;
-    else
+    } else {
       return badInput("variable " + quote(variable) +
                       " is neither a learning rate nor another number of the optimizer");
+    }
     writeNumbers(*session);
     return Status::ok();
   });
@@ -555,6 +559,11 @@ int32_t memopt_session_load(memopt_session *session, const char *folder, memopt_
     (void)state.countBatchesOf(session->state.batchSize);
     session->state = std::move(state);
     session->said.front().rate = session->state.schedule.rate;
+    for (ProgramInputs &said : session->said)
+      for (auto &[variable, rate] : said.rates)
+        if (auto found = session->state.numbers.find(variable->name);
+            found != session->state.numbers.end())
+          rate = found->second;
     session->missing.clear();
     return Status::ok();
   });

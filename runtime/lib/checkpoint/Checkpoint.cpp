@@ -45,6 +45,8 @@ std::string memopt::printTrainingState(const TrainingState &state) {
                                  {"schedule", state.schedule.toJson()}};
   if (!state.base.empty())
     text["base"] = state.base;
+  if (!state.numbers.empty())
+    text["numbers"] = state.numbers;
   bool hasBest = std::isfinite(state.best.loss);
   if (hasBest)
     text["best_evaluation"] = {{"loss", state.best.loss}, {"step", state.best.step}};
@@ -76,6 +78,21 @@ static StatusOr<BestEvaluation> parseBest(const JsonView &root) {
   return best;
 }
 
+/// Absent in checkpoints of runs in which nobody set any, and in those of older releases.
+static StatusOr<std::map<std::string, double>> parseNumbers(const JsonView &root) {
+  std::map<std::string, double> numbers;
+  if (!root.has("numbers"))
+    return numbers;
+  MEMOPT_ASSIGN_OR_RETURN(JsonView found, root.get("numbers"));
+  if (!found.raw().is_object())
+    return found.failExpected("numbers by name");
+  for (const auto &[name, value] : found.raw().items()) {
+    MEMOPT_ASSIGN_OR_RETURN(double number, found.getNumber(name));
+    numbers.emplace(name, number);
+  }
+  return numbers;
+}
+
 StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   MEMOPT_ASSIGN_OR_RETURN(nlohmann::json document, parseJson(text, /*maxDepth=*/8));
   JsonView root(document);
@@ -100,6 +117,7 @@ StatusOr<TrainingState> memopt::parseTrainingState(std::string_view text) {
   MEMOPT_ASSIGN_OR_RETURN(JsonView schedule, root.get("schedule"));
   MEMOPT_ASSIGN_OR_RETURN(state.schedule, LearningRateSchedule::fromJson(schedule));
   MEMOPT_ASSIGN_OR_RETURN(state.best, parseBest(root));
+  MEMOPT_ASSIGN_OR_RETURN(state.numbers, parseNumbers(root));
   return state;
 }
 

@@ -216,6 +216,24 @@ static Status checkIgnored(const TextBucket &bucket) {
                   "ignores (ignore_index of cross entropy)");
 }
 
+/// What is found for the inputs of one program is then found for those of each.
+static Status checkAlike(const TextBucket &bucket, const TextBucket &first) {
+  auto isAlike = [&](const InputSpec &input, const InputSpec &other) {
+    Shape shape = input.shape, expected = other.shape;
+    if (countsTokens(input, bucket.tokens) && countsTokens(other, first.tokens))
+      shape[1] = expected[1];
+    shape[0] = expected[0];
+    return input.name == other.name && shape == expected;
+  };
+  if (bucket.inputs.size() == first.inputs.size() &&
+      std::equal(bucket.inputs.begin(), bucket.inputs.end(), first.inputs.begin(), isAlike))
+    return Status::ok();
+  return badInput("--data-buckets: the programs for " + std::to_string(first.tokens) + " and " +
+                  std::to_string(bucket.tokens) +
+                  " tokens have other inputs; they may differ in the sizes of batches "
+                  "[batch, tokens] alone");
+}
+
 static bool isMask(const InputSpec &input) {
   const std::string end = "mask";
   return input.name.size() >= end.size() &&
@@ -267,6 +285,11 @@ static Status describeTensors(const TextBucket &bucket, TextSet &texts) {
     texts.fields.push_back({ofTokens ? TextField::Tokens : TextField::OfText, entry->dtype,
                             file.getData(*entry), elements});
   }
+  bool hasTokens =
+      std::any_of(texts.fields.begin(), texts.fields.end(),
+                  [](const TextField &field) { return field.kind == TextField::Tokens; });
+  if (!hasTokens)
+    return badInput(quote(file.getPath()) + " has no tensor of tokens, only 'lengths'");
   return Status::ok();
 }
 
@@ -333,6 +356,7 @@ memopt::openBuckets(const std::string &source, const std::vector<std::vector<Inp
   for (int64_t tokens : options.lengths) {
     MEMOPT_ASSIGN_OR_RETURN(TextBucket bucket, findBucket(programs, tokens));
     MEMOPT_RETURN_IF_ERROR(checkIgnored(bucket));
+    MEMOPT_RETURN_IF_ERROR(checkAlike(bucket, buckets.empty() ? bucket : buckets.front()));
     buckets.push_back(std::move(bucket));
   }
   TextSet texts;

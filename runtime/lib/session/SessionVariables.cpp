@@ -287,10 +287,13 @@ void Session::setRate(const VariableSpec &group, double rate) {
   storeElement(group.dtype, getAddress(group), rate);
 }
 
-void Session::setGroupRates(const LearningRateSchedule &schedule, int64_t step) {
-  for (const VariableSpec &variable : getManifest().variables)
-    if (variable.isGroupRate())
-      setRate(variable, schedule.at(step, *variable.initValue));
-    else if (variable.isOptimizerSetting())
-      setRate(variable, *variable.initValue);
+void Session::setGroupRates(const LearningRateSchedule &schedule, int64_t step,
+                            const std::map<std::string, double> &numbers) {
+  for (const VariableSpec &variable : getManifest().variables) {
+    if (!variable.isGroupRate() && !variable.isOptimizerSetting())
+      continue;
+    auto found = numbers.find(variable.name);
+    double number = found != numbers.end() ? found->second : *variable.initValue;
+    setRate(variable, variable.isGroupRate() ? schedule.at(step, number) : number);
+  }
 }

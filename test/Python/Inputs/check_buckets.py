@@ -145,6 +145,45 @@ def order():
     assert first + run(*DATA, f"--steps={2 * steps - 3}", f"--load={FOLDER}/saved")["losses"] == whole
 
 
+def evaluation():
+    """Between steps, by the program of each batch: on texts in buckets, on batches of a file, by ranks in turn."""
+    model = make_reader()
+    (FOLDER / "held.txt").write_text("other\nwords\nthat are not trained on\nat all")
+    held, pieces = [], [[*(line + "\n").encode()] for line in (FOLDER / "held.txt").read_text().split("\n")]
+    for low, size in zip((0, *BUCKETS), BUCKETS):
+        own = [codes[begin:begin + BUCKETS[-1] + 1] for codes in pieces for begin in range(0, len(codes) - 1, BUCKETS[-1])]
+        own = [codes for codes in own if low < len(codes) - 1 <= size]
+        held += [(len(own[begin:begin + ROWS]), pad([codes[:-1] for codes in own[begin:begin + ROWS]], size, ROWS, 0),
+                  pad([codes[1:] for codes in own[begin:begin + ROWS]], size, ROWS, -100)) for begin in range(0, len(own), ROWS)]
+    assert len({tokens.shape for _, tokens, _ in held}) == 2
+    write_tensors(FOLDER / "held.safetensors", {f"step{number}.{name}": value for number, (_, *values) in enumerate(held)
+                                                for name, value in zip(("tokens", "targets"), values)})
+
+    def average(rows):
+        with torch.no_grad():
+            return sum(count * model(*batch).item() for count, (_, *batch) in zip(rows, held)) / sum(rows)
+    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    wanted = []
+    for step in make_steps(ROWS):
+        optimizer.zero_grad()
+        model(*step).backward()
+        optimizer.step()
+        wanted.append((average([count for count, _, _ in held]), average([ROWS] * len(held))))
+    for source, kind in ((f"lines:{FOLDER}/held.txt", 0), (FOLDER / "held.safetensors", 1)):
+        options = (*DATA, "--shuffle=off", "--epochs=1", f"--eval-data={source}", "--eval-every=1")
+        report = run(*options, "--check-memory")
+        found = [entry["outputs"]["loss"] for entry in report["evaluations"]]
+        assert len(found) == len(wanted) and found[-1] != found[0]
+        for mine, other in zip(found, wanted):
+            assert_near(mine, other[kind])
+        assert report["predicted_peak_bytes"] == report["used_peak_bytes"]
+        assert len(report["programs"]) == 2 * len(BUCKETS)
+    alone = run(*DATA, "--shuffle=off", "--steps=2", f"--eval-data={source}", "--accumulative-counts=2")["evaluations"]
+    ranks = run(*DATA, "--shuffle=off", "--steps=2", f"--eval-data={source}", "--ranks=2")["evaluations"]
+    assert_near(alone[0]["outputs"]["loss"], ranks[0]["outputs"]["loss"])
+    assert "evaluations for batches of different shapes" in run(*DATA, f"--eval-data={source}", "--ranks=2", "--zero-stage=3", code=1)
+
+
 def texts():
     """Labels of whole texts, and a mask that is made."""
     torch.manual_seed(0)
@@ -178,4 +217,4 @@ def refusals():
         assert words in run(*options, code=1), words
 
 
-run_cases([lines, order, texts, refusals])
+run_cases([lines, order, evaluation, texts, refusals])

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import memopt
+from memopt.tools import find_tool
 from training import (FOLDER, assert_near, compile_step, get_bits, make_batch, make_model, refuses, run_cases,
                       step_in_pytorch)
 
@@ -151,4 +152,36 @@ def make_linear(kind):
     return model, kind(model.parameters())
 
 
-run_cases([every_optimizer, runs_go_on, refusals, writes_are_whole])
+def numbers_of_groups():
+    """memopt-run goes on with the rates and decays that a loop has set, for each group; so does a step of a run's checkpoint."""
+    def make_groups():
+        model = make_model()
+        matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
+        vectors = [parameter for parameter in model.parameters() if parameter.dim() < 2]
+        return model, torch.optim.AdamW([{"params": matrices, "weight_decay": 0.5}, {"params": vectors, "lr": 2e-3, "betas": (0.5, 0.9)}], lr=0.01)
+    model, optimizer = make_groups()
+    step = compile_step(model, optimizer)
+    step.save(FOLDER / "untrained")
+    for seed in range(2):
+        step(make_batch(seed))
+    optimizer.param_groups[1]["lr"] = 5e-3
+    step(make_batch(2))
+    step.save(FOLDER / "middle")
+    names = [tensor["name"] for tensor in json.loads((step.package / "manifest.json").read_text())["inputs"]]
+    save_file({f"step{seed}.{name}": value for seed in range(6) for name, value in zip(names, make_batch(seed))}, FOLDER / "batches.safetensors")
+    losses = [step(make_batch(seed)) for seed in range(3, 6)]
+    for begin, count in (("middle", 2), ("end", 1)):  # what was set stays in the checkpoints of runs
+        subprocess.run([find_tool("memopt-run"), step.package, f"--data={FOLDER}/batches.safetensors", f"--load={FOLDER}/{begin}", "--quiet",
+                        f"--steps={count}", f"--save={FOLDER}/end", f"--report={FOLDER}/report.json"], check=True, stdout=subprocess.DEVNULL)
+        found = json.loads((FOLDER / "report.json").read_text())["losses"]
+        assert found == losses[:count], (found, losses)
+        losses = losses[count:]
+    other = compile_step(*make_groups())
+    other.load(FOLDER / "end")
+    assert get_bits(other.state_dict()["model"]) == get_bits(step.state_dict()["model"])
+    # Those that are set before the first step are part of a checkpoint, too.
+    numbers = json.loads((FOLDER / "untrained/state.json").read_text())["numbers"]
+    assert numbers["lr.1"] == 2e-3 and numbers["hyperparameter.beta1.1"] == 0.5, numbers
+
+
+run_cases([every_optimizer, numbers_of_groups, runs_go_on, refusals, writes_are_whole])

@@ -415,6 +415,17 @@ TEST_F(CheckpointTest, TheStateAloneMayChange) {
   EXPECT_EQ(listFolder(path)->size(), 4u);
 }
 
+TEST_F(CheckpointTest, NumbersThatWereSetStay) {
+  EXPECT_EQ(printTrainingState(state).find("numbers"), std::string::npos);
+  state.numbers = {{"hyperparameter.beta1", 0.1}, {"lr.1", 1e-3}};
+  std::string text = printTrainingState(state);
+  auto read = parseTrainingState(text);
+  ASSERT_TRUE(read.isOk()) << read.getMessage();
+  EXPECT_EQ(read->numbers, state.numbers);
+  text.replace(text.find("0.001"), 5, "\"no\"");
+  expectMessage(parseTrainingState(text).getMessage(), {"numbers.lr.1", "number"});
+}
+
 TEST_F(CheckpointTest, NobodyElseMayHoldTheLock) {
   std::string path = folder / "checkpoint";
   auto target = CheckpointFolder::open(path);

@@ -149,6 +149,8 @@ class StepState:
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""
         self._check_folder()
+        if not self._last.inputs.are_written():
+            self._last.inputs.write()  # the rates are part of the checkpoint
         with self._prepared.archive.words.spoken():
             self._session.save(folder)
 

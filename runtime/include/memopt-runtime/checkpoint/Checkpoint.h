@@ -37,6 +37,7 @@
 #include "memopt-runtime/session/Session.h"
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -64,6 +65,9 @@ struct TrainingState {
   std::string optimizer; ///< its name; empty when the package gave none
   std::string base;      ///< the digest of what is frozen in codes, which checkpoints leave out
   BestEvaluation best;
+  /// Numbers of the optimizer that were set while it ran, by the names of their variables: rates of
+  /// groups, betas. They count instead of those that the package was compiled with.
+  std::map<std::string, double> numbers;
 
   /// Makes the position one of batches of `samples`; samples are the same for all runs. A failure,
   /// with the position before the batch that it is in, when it lies inside of one.

@@ -29,6 +29,7 @@
 #include "memopt-runtime/threads/ThreadPool.h"
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -122,8 +123,10 @@ public:
   /// Writes the rate of a group of parameters that has one of its own, or another number of the
   /// optimizer.
   void setRate(const VariableSpec &group, double rate);
-  /// The rates of all such groups; the other numbers are as they were compiled.
-  void setGroupRates(const LearningRateSchedule &schedule, int64_t step);
+  /// The rates of all such groups and the other numbers: those of `numbers`, by name, else those
+  /// that were compiled.
+  void setGroupRates(const LearningRateSchedule &schedule, int64_t step,
+                     const std::map<std::string, double> &numbers);
 
   /// Gives a variable the value of a whole tensor, of which this rank may keep a part.
   Status setWhole(const VariableSpec &variable, const void *whole);
