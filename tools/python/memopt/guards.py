@@ -9,7 +9,6 @@ tensors that a step reads and never writes are inputs, and what was written to t
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from torch import nn
 from .captures import find_reads
 from .hooks import HookWatch
 from .reads import Place, Reads, is_plain
+from .stamps import is_array, stamp
 from .watch import ABSENT, Backoff, Watch
 
 __all__ = ["Change", "Guards", "TensorInputs", "list_tensor_places"]
@@ -40,7 +40,7 @@ class Change:
             return f"{self.what} is gone, which the step was compiled with"
         if self.old is _GONE:
             return f"{self.what} was not there when the step was compiled"
-        if isinstance(self.old, torch.Tensor) or _is_array(self.old):
+        if isinstance(self.old, torch.Tensor) or is_array(self.old):
             return f"{self.what} is another tensor, or has been written to, since the step was compiled"
         return f"{self.what} has become {_show(self.new)}, the step was compiled for {_show(self.old)}"
 
@@ -60,28 +60,6 @@ def _name(path: str, attribute: str) -> str:
     root, _, rest = path.partition(".")
     owner = {"net": "the model", "loss": "the loss", "captured": "what the loss captures"}.get(root, "the step")
     return f"'{attribute}' of {owner}" if not rest else f"'{rest}.{attribute}' of {owner}"
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "__array_interface__") and not isinstance(value, torch.Tensor)
-
-
-_MOST_BYTES = 1 << 16  # of an array that are compared
-
-
-def _stamp_memory(value: Any) -> Any:
-    """Where a tensor's bytes are, and the bytes of a number; those of an array that is not large."""
-    if _is_array(value):
-        return value.tobytes() if value.nbytes <= _MOST_BYTES else None
-    if value.layout is not torch.strided:
-        return None
-    address, is_number = value.data_ptr(), value.numel() == 1 and value.device.type == "cpu"
-    return address, ctypes.string_at(address, value.element_size()) if is_number else b""
-
-
-def _stamp(tensors: list[Any]) -> list[Any]:
-    """What changes if a tensor or an array is another, or is written to."""
-    return [*map(id, tensors), *(getattr(tensor, "_version", 0) for tensor in tensors), *map(_stamp_memory, tensors)]
 
 
 class _Watched:
@@ -207,7 +185,7 @@ class Guards:
         for watched in (self._plain, self._objects, self._tensors):
             watched.finish()
         self._identities = [id(value) for value in self._objects.values]
-        self._stamps = _stamp(self._tensors.values)
+        self._stamps = stamp(self._tensors.values)
         self._quick: _QuickLook | None = None
         self._looks = Backoff()
 
@@ -298,7 +276,7 @@ class Guards:
         elif isinstance(value, torch.Tensor):
             if type(value) is torch.Tensor and not value.is_inference():
                 self._tensors.add(place, name, value)
-        elif _is_array(value) and hasattr(value, "tobytes"):
+        elif is_array(value) and hasattr(value, "tobytes"):
             self._tensors.add(place, name, value)
         elif not isinstance(value, (types.ModuleType, type, dict, list, tuple)):
             self._objects.add(place, name, value)
@@ -313,7 +291,7 @@ class Guards:
                     return False
                 if self._looks.is_due():
                     self._quick = self._look()
-            return not self._stamps or _stamp(self._tensors.read()) == self._stamps
+            return not self._stamps or stamp(self._tensors.read()) == self._stamps
         except Exception:  # something is gone
             return False
 
@@ -337,7 +315,7 @@ class Guards:
             return hook
         for watched, is_same in ((self._plain, lambda old, new, _: old is new or old == new),
                                  (self._objects, lambda old, new, _: old is new),
-                                 (self._tensors, lambda old, new, number: _stamp([new]) == self._stamps[number::len(self._tensors.names)])):
+                                 (self._tensors, lambda old, new, number: stamp([new]) == self._stamps[number::len(self._tensors.names)])):
             for number, (place, name, old) in enumerate(zip(watched.list_places(), watched.names, watched.values)):
                 try:
                     new = place.get()
@@ -403,7 +381,7 @@ class TensorInputs:
         return True
 
     def _read(self) -> list[int]:
-        return _stamp(list(map(operator.getitem, self._dicts, self._keys)))
+        return stamp(list(map(operator.getitem, self._dicts, self._keys)))
 
     def take_changes(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Name and tensor of what has changed since."""
