@@ -69,6 +69,7 @@ private:
   bool flip();
   int32_t lowestSlot(int32_t action, int32_t slot) const;
   int32_t highestSlot(int32_t action, int32_t slot) const;
+  void count(int32_t action);
   bool shift(int32_t action, int32_t slot);
   bool shiftAny();
   bool shiftAcrossPeak();
@@ -86,6 +87,8 @@ private:
   double peakWeight = 1;
   /// Moves since the weight was last looked at, and those of them that began above the budget.
   int64_t movesSeen = 0, movesOver = 0;
+  /// Moves that the one on its way counts as, beside itself, for the lists it goes through.
+  int64_t extraMoves = 0;
 };
 
 } // namespace
@@ -145,6 +148,7 @@ int32_t Annealer::someStart(int32_t low, int32_t use) {
 /// Computes `op` again in (low, slot), before its use at `slot`. `chain` is how many more clones
 /// the move may make for operands that would otherwise be kept over `low`.
 bool Annealer::cloneBefore(int32_t op, int32_t low, int32_t slot, int &chain) {
+  count(op);
   bool isStart = graph.kind[op] == ActionKind::Start;
   int32_t target = editor.runBefore(op, low, slot, isStart ? someStart(low, slot) : Sequence::none);
   if (target == Sequence::none)
@@ -273,6 +277,15 @@ bool Annealer::flip() {
   return false;
 }
 
+/// An edit goes through all that an action reads and makes. One of a thousand operands stands at
+/// the peak more often than not: were its edits as cheap as others, time would grow with the square
+/// of the graph.
+void Annealer::count(int32_t action) {
+  constexpr int64_t kFew = 32, kLikeOneMove = 8;
+  auto values = static_cast<int64_t>(graph.inputs[action].size() + graph.makes[action].size());
+  extraMoves += std::max<int64_t>(0, values - kFew) / kLikeOneMove;
+}
+
 /// The slots between which an instance may move: behind what it uses and what must come earlier.
 int32_t Annealer::lowestSlot(int32_t action, int32_t slot) const {
   int32_t low = std::max(0, sequence.lastBefore(action, slot));
@@ -314,6 +327,7 @@ int32_t Annealer::highestSlot(int32_t action, int32_t slot) const {
 bool Annealer::shift(int32_t action, int32_t slot) {
   if (graph.kind[action] == ActionKind::Enter || graph.kind[action] == ActionKind::Leave)
     return false;
+  count(action);
   int32_t low = lowestSlot(action, slot), high = highestSlot(action, slot);
   if (options.keepOrder && action < graph.numOps && sequence.instancesOf(action).front() == slot) {
     if (action > 0)
@@ -409,8 +423,8 @@ Plan Annealer::run() {
   int64_t nextPeriod = 0;
   for (int64_t move = 0; move < options.moves; ++sinceRespace) {
     if (move >= nextPeriod) {
-      nextPeriod = move / period * period + period;
-      temperature *= cooling;
+      for (; nextPeriod <= move; nextPeriod += period)
+        temperature *= cooling;
       double weight = peakWeight;
       adaptWeight(move / period * period);
       if (weight != peakWeight)
@@ -425,8 +439,10 @@ Plan Annealer::run() {
         break;
     }
     bool changed = tryMove() && editor.areEditsValid();
-    // Long chains of clones count as several moves: the options then stand for time.
-    move += 1 + int64_t(sequence.edits().size() / 4);
+    // Long chains of clones and actions with many operands count as several moves: the options then
+    // stand for time.
+    move += 1 + int64_t(sequence.edits().size() / 4) + extraMoves;
+    extraMoves = 0;
     if (changed) {
       double next = objective();
       if (next > current && random.unit() >= std::exp((current - next) / temperature)) {

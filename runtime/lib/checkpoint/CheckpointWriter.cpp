@@ -38,9 +38,11 @@ void memopt::removeFiles(const std::string &folder) {
   ::rmdir(folder.c_str());
 }
 
-/// Removes a kept checkpoint of the folder, which is whole as long as it has its name. What else
-/// somebody has put into it stays there.
+/// Removes a kept checkpoint of the folder, if it is there. It is whole as long as it has its name.
+/// What else somebody has put into it stays there.
 static void removeKept(const std::string &folder, const std::string &place) {
+  if (!isFolder(place))
+    return;
   std::string hidden = folder + "/" + savingPrefix + place.substr(place.rfind('/') + 1);
   removeFiles(hidden);
   if (::rename(place.c_str(), hidden.c_str()) != 0)

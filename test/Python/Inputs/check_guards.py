@@ -4,10 +4,12 @@
 """check_guards.py FOLDER [CASE...]: changes behind `compile` take effect, compile again, or are refused by name."""
 
 import copy
+import random
 import timeit
 import types
 import warnings
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -166,6 +168,105 @@ def shapes():
             new_shapes="often")
 
 
+def hooks():
+    """Forward hooks take effect or compile again; others are refused by name, whenever they come."""
+    compare(lambda model, _: model.inner[0].register_forward_hook(lambda module, given, made: made * 2) and None, "inner.0")
+    late = [lambda model, _: model.inner[2].register_full_backward_hook(lambda *_: None),
+            lambda model, _: model.inner[2].weight.register_hook(lambda gradient: gradient * 2),
+            lambda model, _: model.inner[2].weight.register_post_accumulate_grad_hook(lambda weight: None),
+            lambda _, optimizer: optimizer.register_step_pre_hook(lambda *_: None)]
+    for change, word in zip(late, ["inner.2", "inner.2.weight", "inner.2.weight", "optimizer"]):
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), 0.3)
+        step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=optimizer)
+        step(make_data())
+        nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # of something else
+        step(make_data())
+        change(model, optimizer)
+        refuses(memopt.BadInput, [word, "hook"], step, make_data())
+        refuses(memopt.Refused, ["hooks"], memopt.compile, model, F.cross_entropy, make_data(), optimizer=optimizer)
+
+
+def parts():
+    """Modules that join a list, tensors that come where there was none, a class that has another forward."""
+    compare(lambda model, _: model.inner.append(nn.Tanh()) and None, "'inner.3'")
+    for change in (lambda loss: setattr(loss, "weight", torch.tensor([3.0, 1.0, 0.5])), lambda loss: setattr(loss, "reduction", "sum")):
+        loss, model = nn.CrossEntropyLoss(), make()
+        step = memopt.compile(model, loss, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.3))
+        step(make_data())
+        change(loss)
+        refuses(memopt.BadInput, ["of the loss"], step, make_data())
+    old = Head.forward
+
+    def patch(model, _):
+        Head.forward = lambda self, x: old(self, x) * 2
+        return lambda: setattr(Head, "forward", old)
+    compare(patch, "Head.forward")
+
+
+def renamed():
+    """A parameter that is another's in disguise now keeps its value and its momentum."""
+    class Half(nn.Module):
+        def forward(self, weight):
+            return weight / 2
+    compare(lambda model, _: nn.utils.parametrize.register_parametrization(model.inner[0], "weight", Half()) and None, "inner.0.weight")
+
+
+def captured_arrays():
+    """Tensors and arrays that are written to where they lie."""
+    for make_one, write in ((torch.ones, lambda value: value.mul_(torch.tensor([3.0, 1.0, 0.5]))),
+                            (lambda size: np.ones(size, np.float32), lambda value: value.__setitem__(0, 3.0))):
+        for options in ({}, {"new_shapes": "compile"}):
+            values = make_one(3), make_one(3)
+            losses = [lambda output, target, value=value: F.cross_entropy(output * torch.as_tensor(value), target) for value in values]
+            ours, theirs = make(), make()
+            optimizers = [torch.optim.SGD(model.parameters(), 0.3) for model in (ours, theirs)]
+            step = memopt.compile(ours, losses[0], make_data(), optimizer=optimizers[0], **options)
+            assert_near(step(make_data()), eager(theirs, optimizers[1], losses[1], make_data()))
+            for value in values:
+                write(value)
+            if not options:
+                refuses(memopt.BadInput, ["has been written to"], step, make_data())
+            else:
+                assert_near(step(make_data()), eager(theirs, optimizers[1], losses[1], make_data()))
+
+
+def buffers():
+    """A number in a buffer counts however it is written; one of another shape is another program."""
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(6, 3)
+            self.register_buffer("scale", torch.tensor(1.0))
+
+        def forward(self, x):
+            return self.inner(x) * self.scale
+
+    def write_in_numpy(buffer):
+        buffer.numpy()[...] = 4.0
+    model = Scaled()
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.0))
+    for write in (lambda buffer: buffer.fill_(2.0), lambda buffer: buffer.data.fill_(3.0), write_in_numpy,
+                  lambda buffer: setattr(buffer, "data", torch.tensor(5.0)), lambda _: setattr(model, "scale", torch.tensor(6.0))):
+        write(model.scale)
+        for _ in range(3):
+            assert_near(step(make_data()), F.cross_entropy(model(make_data()[0]), make_data()[1]).item())
+    model.scale = torch.ones(3)
+    refuses(memopt.BadInput, ["'scale' has the shape [3]"], step, make_data())
+
+
+def surroundings():
+    """Autocast around a step is refused; a batch may be a view with other signs than its bytes."""
+    model = make()
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.0))
+    with torch.autocast("cpu", torch.bfloat16):
+        refuses(memopt.BadInput, ["autocast", "precision"], step, make_data())
+    x, y = make_data()
+    negative = torch.complex(x, x).conj().imag
+    assert negative.is_neg()
+    assert_near(step((negative, y)), F.cross_entropy(model(-x), y).item())
+
+
 def unrelated():
     """What forward does not read may change, and evaluation in PyTorch between two steps is none of the step's business."""
     model = make()
@@ -212,6 +313,17 @@ def differences():
     assert [text for text in warned(lambda: compile_one(dropping)) if "dropout" in text]
     assert warned(lambda: compile_one(dropping, dropout="off")) == []
     assert [text for text in warned(lambda: compile_one(dropping.eval())) if "evaluation mode" in text]
+    calls = [0]
+
+    def counting(output, target):
+        calls[0] += 1
+        return F.cross_entropy(output, target) / calls[0]
+    model = nn.Linear(6, 3)
+    assert [text for text in warned(lambda: memopt.compile(model, counting, make_data(8), optimizer=torch.optim.SGD(model.parameters(), 0.1)))
+            if "changes the number 'calls'" in text]
+    drawing = nn.Linear(6, 3)
+    drawing.forward = lambda x: nn.Linear.forward(drawing, x) * random.random()
+    assert [text for text in warned(lambda: compile_one(drawing)) if "draws from random" in text]
     plain = nn.Linear(6, 3).eval()
     assert warned(lambda: compile_one(plain)) == []
     # The remedy that the warning names is no change.
@@ -284,5 +396,6 @@ def cost():
     print(f"  {seconds * 1e6:.1f} us")
 
 
-run_cases([attributes, captured_numbers, parameters, thawed_state, settings_of_the_optimizer, shapes, unrelated, evaluation,
+run_cases([attributes, captured_numbers, parameters, thawed_state, settings_of_the_optimizer, shapes, hooks, parts, renamed,
+           captured_arrays, buffers, surroundings, unrelated, evaluation,
            differences, watches, slowly, cost])

@@ -56,6 +56,9 @@ _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object
 def _view_dlpack(value: Any) -> View:
     if getattr(value, "requires_grad", False):
         value = value.detach()  # who only looks needs no gradient
+    for name in ("neg", "conj"):  # a view of PyTorch's may have other signs than its bytes, which DLPack does not say
+        if getattr(value, f"is_{name}", bool)():
+            value = getattr(value, f"resolve_{name}")()
     try:
         device = value.__dlpack_device__()[0]
     except Exception as error:  # a sparse tensor, say, or one that lies nowhere

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 import re
 import sys
 import warnings
@@ -14,7 +16,7 @@ import torch
 
 from .errors import NumbersWarning
 
-__all__ = ["find_draws", "warn_of_differences"]
+__all__ = ["DrawingSources", "find_draws", "warn_of_differences"]
 
 #: Remarks of the compiler that speak of other numbers.
 _REMARKS = re.compile(r"takes statistics of each of|keeps \d+ activations in (?!f32)")
@@ -43,7 +45,27 @@ def find_draws(program: torch.export.ExportedProgram) -> list[str]:
     return sorted({node.target.overloadpacket.__name__.removeprefix("native_") for node in program.graph.nodes if _draws(node)})
 
 
-def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], remarks: Iterable[str]) -> Iterator[str]:
+class DrawingSources:
+    """The generators of Python and NumPy that a whole process shares."""
+
+    def __init__(self):
+        self._states = self._read()
+
+    @staticmethod
+    def _read() -> dict[str, bytes]:
+        states = {"random": pickle.dumps(random.getstate())}
+        numpy = sys.modules.get("numpy")  # who has not loaded it has not drawn
+        if numpy is not None:
+            states["numpy.random"] = pickle.dumps(numpy.random.get_state())
+        return states
+
+    def list_drawn(self) -> list[str]:
+        """Those that have gone on."""
+        return [name for name, state in self._read().items() if self._states.get(name, state) != state]
+
+
+def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], drawn_once: Sequence[str],
+              remarks: Iterable[str]) -> Iterator[str]:
     if draws:
         yield (f"the step draws random numbers ({', '.join(draws)}) by counter: they have PyTorch's distribution, not its values")
     if turned:
@@ -51,14 +73,18 @@ def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[st
                "batches; call model.train() first, or put single modules in evaluation mode")
     for counter in counters:
         yield f"forward changes the number {counter}; the step has the value that it was compiled with in each step"
+    for source in drawn_once:
+        yield (f"forward draws from {source}; the step has the numbers that it drew when it was compiled in each step: draw with "
+               "torch.rand instead")
     for remark in remarks:
         if _REMARKS.search(remark):
             yield re.sub(r"^.*?remark: ", "", remark)
 
 
-def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], remarks: Iterable[str]) -> None:
+def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], drawn_once: Sequence[str],
+                        remarks: Iterable[str]) -> None:
     """One `NumbersWarning` for each reason, at the user's line."""
-    for text in dict.fromkeys(_describe(draws, turned, counters, remarks)):
+    for text in dict.fromkeys(_describe(draws, turned, counters, drawn_once, remarks)):
         warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
 
 

@@ -370,6 +370,13 @@ def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:
 # Refusals
 # ----------------------------------------------------------------------------------------------------------
 
+def check_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """Refuses hooks that `step()` calls, which a compiled step does not have."""
+    if internals.has_step_hooks(optimizer):
+        raise Refused("a compiled step does not run hooks: the optimizer has some around its step (register_step_pre_hook, "
+                      "register_step_post_hook); do what they do around step(batch)")
+
+
 def check_module(step: nn.Module) -> None:
     """Refuses hooks, which tracing does not run, and autocast, which it would bake in."""
     found = []

@@ -18,7 +18,9 @@ import torch
 from torch import nn
 
 from .captures import find_reads
+from .hooks import HookWatch
 from .reads import Place, Reads, is_plain
+from .stamps import is_array, stamp
 from .watch import ABSENT, Backoff, Watch
 
 __all__ = ["Change", "Guards", "TensorInputs", "list_tensor_places"]
@@ -36,7 +38,9 @@ class Change:
     def __str__(self) -> str:
         if self.new is _GONE:
             return f"{self.what} is gone, which the step was compiled with"
-        if isinstance(self.old, torch.Tensor):
+        if self.old is _GONE:
+            return f"{self.what} was not there when the step was compiled"
+        if isinstance(self.old, torch.Tensor) or is_array(self.old):
             return f"{self.what} is another tensor, or has been written to, since the step was compiled"
         return f"{self.what} has become {_show(self.new)}, the step was compiled for {_show(self.old)}"
 
@@ -56,14 +60,6 @@ def _name(path: str, attribute: str) -> str:
     root, _, rest = path.partition(".")
     owner = {"net": "the model", "loss": "the loss", "captured": "what the loss captures"}.get(root, "the step")
     return f"'{attribute}' of {owner}" if not rest else f"'{rest}.{attribute}' of {owner}"
-
-
-_get_version = operator.attrgetter("_version")
-
-
-def _stamp(tensors: list[torch.Tensor]) -> list[int]:
-    """What changes if a tensor is another, or is written to."""
-    return [*map(id, tensors), *map(_get_version, tensors)]
 
 
 class _Watched:
@@ -117,7 +113,8 @@ def _is_fixed(value: Any) -> bool:
 class _QuickLook:
     """Whether plain values, objects and entries of dicts are the ones that they were. That one is another may mean nothing."""
 
-    def __init__(self, plain: _Watched, objects: _Watched, entries: Iterable[tuple[Mapping, str, Any]]):
+    def __init__(self, plain: _Watched, objects: _Watched, entries: Iterable[tuple[Mapping, str, Any]], lists: Iterable[Mapping],
+                 kinds: Iterable[type]):
         self._watch = Watch()
         self._kinds: dict[tuple[type, str], bool] = {}  # classes and attributes, whether they are watched
         self._left: list[tuple[Place, Any]] = []  # what the watch does not take
@@ -126,10 +123,12 @@ class _QuickLook:
                 self._add(place, value, watched is objects or _is_fixed(value))
         for holder, key, value in entries:
             self._add(Place(key, holder, key), value, True)
+        self._takes = all(map(self._watch.add_size, lists)) and all(self._watch.add_class_attribute(kind, "forward", kind.forward)
+                                                                    for kind in kinds)
         self._watch.finish()
         self._places = [place for place, _ in self._left]
         self._values = [_copy(value) for _, value in self._left]
-        self.holds = self._look_at_all if self._left else self._watch.holds
+        self.holds = bool if not self._takes else self._look_at_all if self._left else self._watch.holds
 
     def _add(self, place: Place, value: Any, is_fixed: bool) -> None:
         holder = place.holder
@@ -159,10 +158,11 @@ def _is_same(now: Any, before: Any) -> bool:
 class Guards:
     """The values that `module`, a step as it was traced, has read; `reads` are those of `observed`.
 
-    `is_training` is the mode that it was traced in.
+    `is_training` is the mode that it was traced in, `before` what `list_numbers` gave in front of it.
     """
 
-    def __init__(self, module: nn.Module, reads: Mapping[tuple[int, str], Any], is_training: bool):
+    def __init__(self, module: nn.Module, reads: Mapping[tuple[int, str], Any], is_training: bool,
+                 before: Mapping[tuple[str, int], Any] = types.MappingProxyType({})):
         self._plain, self._objects, self._tensors = _Watched(), _Watched(), _Watched()
         self._is_training = is_training
         #: Numbers that forward itself has changed: a counter, say.
@@ -173,7 +173,10 @@ class Guards:
         code = find_reads(module)
         self._seen: set = set()
         for place, value in code.list_places():
-            self._add_read(place, value, module, code)
+            if is_plain(value) and before.get((place.path, id(place.holder)), value) != value and value == value:
+                self.counters.append(f"'{place.path}'")
+            else:
+                self._add_read(place, value, module, code)
         paths = {id(inner): path for path, inner in module.named_modules()}
         modules = {id(inner): inner for inner in module.modules()}
         for (number, attribute), first in reads.items():
@@ -182,17 +185,32 @@ class Guards:
         for watched in (self._plain, self._objects, self._tensors):
             watched.finish()
         self._identities = [id(value) for value in self._objects.values]
-        self._stamps = _stamp(self._tensors.values)
+        self._stamps = stamp(self._tensors.values)
         self._quick: _QuickLook | None = None
         self._looks = Backoff()
 
     def _add_parts(self, module: nn.Module) -> None:
         """Modules and the parameters that are trained; others are inputs."""
         self._parts: list[tuple[Mapping, str, str, Any]] = []
+        #: Where there was none, a tensor may come; modules may be added to what runs all that it has.
+        self._absent: list[tuple[Mapping, str, str]] = []
+        self._lists: list[tuple[Mapping, str, set[str]]] = []
+        self._forwards: dict[type, Callable] = {}
+        owners: list[tuple[str, Any]] = []
         for path, inner in module.named_modules():
-            for holder in (inner._modules, inner._parameters) if path else ():
+            if not path:
+                continue
+            for holder in (inner._modules, inner._parameters):
                 self._parts += [(holder, key, _name(path, key), part) for key, part in holder.items()
                                 if isinstance(part, nn.Module) or part is not None and part.requires_grad]
+            self._absent += [(holder, key, _name(path, key)) for holder in (inner._parameters, inner._buffers)
+                             for key, part in holder.items() if part is None]
+            if isinstance(inner, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
+                self._lists.append((inner._modules, path, set(inner._modules)))
+            self._forwards[type(inner)] = type(inner).forward
+            owners.append((f"'{path.partition('.')[2]}'" if "." in path else _name(path, "forward"), inner))
+            owners += [(_name(path, key), part) for key, part in inner._parameters.items() if part is not None]
+        self._hooks = HookWatch(owners)
         self._holders = list({id(holder): holder for holder, *_ in self._parts}.values())
         # Equal numbers of one element are equal; of other tensors only the same one is.
         single = [(holder, key) for holder, key, _, part in self._parts
@@ -209,7 +227,10 @@ class Guards:
 
     def _has_parts(self) -> bool:
         """Whether modules and parameters are the same; dicts of them are compared in one go, by identity first."""
-        return self._holders == self._held and self._identify_single() == self._single
+        return (self._holders == self._held and self._identify_single() == self._single
+                and all(holder.get(key) is None for holder, key, _ in self._absent)
+                and all(len(holder) == len(keys) for holder, _, keys in self._lists)
+                and all(kind.forward is forward for kind, forward in self._forwards.items()))
 
     def _add_read(self, place: Place, value: Any, step: nn.Module, code: Reads) -> None:
         self._add(place, f"'{place.path}', which the step reads,", value)
@@ -255,18 +276,22 @@ class Guards:
         elif isinstance(value, torch.Tensor):
             if type(value) is torch.Tensor and not value.is_inference():
                 self._tensors.add(place, name, value)
+        elif is_array(value) and hasattr(value, "tobytes"):
+            self._tensors.add(place, name, value)
         elif not isinstance(value, (types.ModuleType, type, dict, list, tuple)):
             self._objects.add(place, name, value)
 
     def hold(self) -> bool:
         """Whether all is as it was."""
         try:
+            if not self._hooks.hold():
+                return False
             if self._quick is None or not self._quick.holds():
                 if not self._compare():
                     return False
                 if self._looks.is_due():
                     self._quick = self._look()
-            return not self._stamps or _stamp(self._tensors.read()) == self._stamps
+            return not self._stamps or stamp(self._tensors.read()) == self._stamps
         except Exception:  # something is gone
             return False
 
@@ -279,14 +304,18 @@ class Guards:
         """At what there is now, which equals what was compiled."""
         plain = _Watched()
         plain.__dict__.update(vars(self._plain), values=self._plain.read())
-        return _QuickLook(plain, self._objects, [(holder, key, part) for holder, key, _, part in self._parts])
+        entries = [*((holder, key, part) for holder, key, _, part in self._parts),
+                   *((holder, key, None) for holder, key, _ in self._absent)]
+        return _QuickLook(plain, self._objects, entries, [holder for holder, *_ in self._lists], self._forwards)
 
-    def find_change(self) -> Change | None:
+    def find_change(self) -> Change | str | None:
         """The first value that is another; a mode that has become the one that was traced is none."""
         self._quick = None  # it knows the old values
+        if (hook := self._hooks.find_change()) is not None:
+            return hook
         for watched, is_same in ((self._plain, lambda old, new, _: old is new or old == new),
                                  (self._objects, lambda old, new, _: old is new),
-                                 (self._tensors, lambda old, new, number: _stamp([new]) == self._stamps[number::len(self._tensors.names)])):
+                                 (self._tensors, lambda old, new, number: stamp([new]) == self._stamps[number::len(self._tensors.names)])):
             for number, (place, name, old) in enumerate(zip(watched.list_places(), watched.names, watched.values)):
                 try:
                     new = place.get()
@@ -301,8 +330,23 @@ class Guards:
         for holder, key, name, old in self._parts:
             if holder.get(key) is not old:
                 return Change(name, old, holder.get(key, _GONE))
+        for holder, key, name in self._absent:
+            if holder.get(key) is not None:
+                return Change(name, None, holder[key])
+        for holder, path, keys in self._lists:
+            for key in holder.keys() - keys:
+                return Change(_name(path, key), _GONE, holder[key])
+        for kind, forward in self._forwards.items():
+            if kind.forward is not forward:
+                return Change(f"{kind.__name__}.forward", forward, kind.forward)
         self._keep_parts()  # what is not trained may be another
         return None
+
+
+def list_numbers(module: nn.Module) -> dict[tuple[str, int], Any]:
+    """The plain values that the code of model and loss reads outside of modules, by path and holder."""
+    return {(place.path, id(place.holder)): _copy(value) for place, value in find_reads(module).list_places()
+            if is_plain(value) and value == value}
 
 
 class TensorInputs:
@@ -337,7 +381,7 @@ class TensorInputs:
         return True
 
     def _read(self) -> list[int]:
-        return _stamp(list(map(operator.getitem, self._dicts, self._keys)))
+        return stamp(list(map(operator.getitem, self._dicts, self._keys)))
 
     def take_changes(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Name and tensor of what has changed since."""

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.hooks
 from torch import nn
 
-__all__ = ["has_backward_hooks", "has_gradient_hooks", "map_tensors", "mark_stepped"]
+__all__ = ["count_hooks", "has_backward_hooks", "has_gradient_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors",
+           "mark_stepped"]
 
 
 def map_tensors(change: Callable[[torch.Tensor], Any], values: Any) -> Any:
@@ -28,6 +30,28 @@ def has_gradient_hooks(parameter: torch.Tensor) -> bool:
 
 def has_backward_hooks(module: nn.Module) -> bool:
     return bool(getattr(module, "_backward_hooks", None) or getattr(module, "_backward_pre_hooks", None))
+
+
+def has_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    return bool(getattr(optimizer, "_optimizer_step_pre_hooks", None) or getattr(optimizer, "_optimizer_step_post_hooks", None))
+
+
+def count_hooks() -> int:
+    """The number of the next hook: PyTorch numbers those of modules, tensors and optimizers in one row."""
+    return torch.utils.hooks.RemovableHandle.next_id
+
+
+_HOOK_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_post_accumulate_grad_hooks",
+                "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+
+
+def list_hooks(owner: Any) -> list[int]:
+    """The numbers of the hooks of a module, a tensor or an optimizer that a step would call."""
+    return [number for table in _HOOK_TABLES for number in getattr(owner, table, None) or ()]
+
+
+#: Whether `torch.autocast` is entered, for any device.
+is_autocast_on = getattr(torch._C, "_is_any_autocast_enabled", None) or (lambda: torch.is_autocast_enabled("cpu"))
 
 
 def mark_stepped(optimizer: torch.optim.Optimizer) -> None:

@@ -20,6 +20,7 @@ import torch
 
 from . import optim
 from .errors import BadInput, Refused
+from .hooks import HookWatch
 from .runtime import Session
 from .watch import Backoff, Watch
 
@@ -153,6 +154,7 @@ class OptimizerOptions:
         self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
         self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
         self._watch, self._looks = Watch(), Backoff()
+        self._hooks = HookWatch([("the optimizer", self.optimizer)])
         # Whether a momentum is 0 decides whether there is state.
         compiled = [key for key in self.optimizer.defaults if key == "muon" or key not in _INPUTS and key not in _IMPLEMENTATION]
         self._compiled_keys = compiled
@@ -187,6 +189,8 @@ class OptimizerOptions:
 
     def hold(self) -> bool:
         """Whether the optimizer has the parameters that were compiled, and trains those that it did."""
+        if not self._hooks.hold():
+            return False
         if self._watch.holds():
             return True
         holds = ([id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]] == self._identities
@@ -207,6 +211,8 @@ class OptimizerOptions:
 
     def find_change(self) -> str | None:
         """What has changed of parameters and settings that are compiled, as a sentence."""
+        if (hook := self._hooks.find_change()) is not None:
+            return hook
         groups, known = self.optimizer.param_groups, self._identities
         if len(groups) != len(self._counts):
             return f"the optimizer has {len(groups)} groups of parameters, the step was compiled for {len(self._counts)}"

@@ -16,9 +16,10 @@ from torch import nn
 
 from . import captures, export
 from .batches import BatchLayout
-from .differences import find_draws
+from .differences import DrawingSources, find_draws
 from .errors import BadInput
-from .guards import Guards, list_tensor_places
+from .gradients import check_optimizer
+from .guards import Guards, list_numbers, list_tensor_places
 from .keywords import write_options
 from .optimizers import OptimizerOptions, unwrap_optimizer
 from .padding import Padding, find_padding
@@ -56,13 +57,16 @@ class Archive:
 
     def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool, pads: bool = False):
         watch = observed(module.modules())
+        before, sources = list_numbers(module), DrawingSources()
         program = export.export_program(module, example, training, watch)
+        #: Whose random numbers of Python, or of NumPy, the trace has drawn.
+        self.drawn_once = sources.list_drawn()
         self.padding: Padding | str = "it was not asked for"
         if pads:
             self.padding = find_padding(program, example, lambda batch: export.export_program(module, batch, training))
             if isinstance(self.padding, Padding) and self.padding.has_mask:
                 program = self.padding.make_masked()
-        self.guards = Guards(module, watch.reads, training)
+        self.guards = Guards(module, watch.reads, training, before)
         self.draws = find_draws(program)
         self.written = set(program.graph_signature.buffers_to_mutate.values())
         read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
@@ -88,6 +92,7 @@ class Model:
             raise BadInput(f"optimizer={optimizer!r}: expected an optimizer of torch.optim or memopt.optim, made from "
                            "model.parameters()")
         optimizer = unwrap_optimizer(optimizer)
+        check_optimizer(optimizer)
         self._made_from = (model, loss_fn, batch, optimizer, targets, pads)
         self.layout = BatchLayout(batch, targets, has_loss=loss_fn is not None)
         self.example = self.layout.make_example(batch)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from .differences import warn_of_differences
 from .errors import BadInput
 from .guards import TensorInputs
 from .inputs import Buffers
+from .internals import is_autocast_on
 from .keywords import write_options
 from .optimizers import write_tensor
 from .prepared import Model
@@ -104,7 +106,7 @@ class StepPrograms:
                                self._write_tensor)
         draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
         guards = prepared.archive.guards
-        warn_of_differences(draws, guards.turned, guards.counters, workspace.remarks)
+        warn_of_differences(draws, guards.turned, guards.counters, prepared.archive.drawn_once, workspace.remarks)
 
     @property
     def _prepared(self) -> Model:
@@ -193,6 +195,9 @@ class StepPrograms:
 
     def _meet_changes(self, batches: Sequence[Any]) -> TrainingProgram:
         """Sees to it that the step is the one that model, loss and optimizer ask for now; the program of the batches."""
+        if is_autocast_on():
+            raise BadInput("autocast is on, and a compiled step has the types that it was compiled with: call it outside of "
+                           "torch.autocast, and compile it with precision=\"bf16\" or \"fp16\"")
         if not self._read_alone.hold():
             self._take_tensors()
         program = self._find_program(batches)
@@ -212,7 +217,12 @@ class StepPrograms:
 
     def _take_tensors(self) -> None:
         """What has been written to tensors of the model that the step only reads."""
-        for name, tensor in self._read_alone.take_changes():
+        for name, tensor in list(self._read_alone.take_changes()):
+            variable = next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
+            if tensor.numel() != math.prod(variable.get("encoding", variable)["shape"]) and not tensor.is_complex():
+                self._compile_again(f"'{name.partition('.')[2]}' has the shape {list(tensor.shape)}, the step was compiled for "
+                                    f"{variable['shape']}")
+                return
             self._write_tensor(name, tensor)
 
     def _compile_again(self, change: str) -> None:
@@ -223,8 +233,11 @@ class StepPrograms:
         workspace, state = self._open(models)
         try:
             workspace.session.initialize()
-            write_model(state, models[0].get_tensors())
-            self._parked = move_state(self._session, self._prepared.options, state, models[0].options, self._parked)
+            tensors = models[0].get_tensors()
+            write_model(state, tensors)
+            constants = {variable["name"] for variable in state.manifest["variables"]
+                         if variable["role"] == "buffer" and tensors.keys().isdisjoint(variable["names"])}
+            self._parked = move_state(self._session, self._prepared.options, state, models[0].options, self._parked, constants)
         except BaseException:
             workspace.close()
             raise

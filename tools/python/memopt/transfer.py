@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,13 @@ _PASSING = ("hyperparameter", "gradient", "index_fault", "frozen_scale")
 def _list_state(session: Session) -> dict[str, Mapping]:
     return {variable["name"]: variable for variable in session.manifest["variables"]
             if variable["role"] not in _PASSING and variable.get("restore") != "never"}
+
+
+def _find_key(variable: Mapping, options: OptimizerOptions) -> Any:
+    """What a variable is of: the same parameter may have another name now, and another one the name."""
+    name = variable.get("of", variable["name"])
+    parameter = next((options.parameters[own] for own in (name, *variable.get("names", ())) if own in options.parameters), None)
+    return (variable["name"].replace(name, "", 1), id(parameter)) if parameter is not None else variable["name"]
 
 
 def _begins_at_any_step(options: OptimizerOptions) -> bool:
@@ -48,12 +55,16 @@ def _enter(options: OptimizerOptions, session: Session, entering: set[str], step
 
 
 def move_state(old: Session, old_options: OptimizerOptions, new: Session, options: OptimizerOptions,
-               parked: Mapping[torch.nn.Parameter, dict[str, Any]]) -> dict[torch.nn.Parameter, dict[str, Any]]:
+               parked: Mapping[torch.nn.Parameter, dict[str, Any]],
+               constants: Collection[str]) -> dict[torch.nn.Parameter, dict[str, Any]]:
     """Gives `new`, which has first values, all that `old` has; `parked` is the optimizer's state of what `old` does not train.
+
+    `constants` are those of `new`: they have the values of when it was traced.
 
     Returns the state of what `new` does not train, in PyTorch's form.
     """
-    before, after = _list_state(old), _list_state(new)
+    before = {_find_key(variable, old_options): variable for variable in _list_state(old).values()}
+    after = {_find_key(variable, options): variable for name, variable in _list_state(new).items() if name not in constants}
     for name, variable in after.items():
         twin = before.get(name)
         # Codes are made of the model's values, which have been written.
@@ -62,7 +73,8 @@ def move_state(old: Session, old_options: OptimizerOptions, new: Session, option
     kept = dict(parked)
     if any(variable["role"] == "optimizer_state" and name not in after for name, variable in before.items()):
         kept.update(read_optimizer_state(old_options, old))
-    entering = {name for name, variable in after.items() if variable["role"] == "optimizer_state" and name not in before}
+    entering = {variable["name"] for name, variable in after.items()
+                if variable["role"] == "optimizer_state" and name not in before}
     if entering:
         _enter(options, new, entering, old.step, kept)
     new.step = old.step

@@ -47,12 +47,12 @@ def _find_address(library: ctypes.CDLL, name: str) -> int:
 
 
 @functools.cache
-def _load() -> tuple[Callable[[Any, int], int], int, int, int] | None:
+def _load() -> tuple[Callable[[Any, int], int], int, int, int, int] | None:
     """The call that compares, and the addresses of the interpreter's functions for entries of dicts and of lists, and their sizes."""
     # Elsewhere an id is no address, or others may change what is looked at.
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
-    looks = [_find_address(ctypes.pythonapi, name) for name in ("PyDict_GetItemWithError", "PyList_GetItem", "PyList_Size")]
+    looks = [_find_address(ctypes.pythonapi, name) for name in ("PyDict_GetItemWithError", "PyList_GetItem", "PyList_Size", "PyDict_Size")]
     try:
         are_unchanged = load_are_unchanged()
     except Error:  # no runtime: there will be no steps
@@ -85,6 +85,16 @@ def _find_version() -> int:
     ask = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(method)
     probes = [torch.zeros(1), torch.zeros(1).add_(1)] if method else []
     return method if all(place and ask(place) == tensor._version for tensor in probes for place in (_find_inside(tensor),)) else 0
+
+
+@functools.cache
+def _find_storage() -> int:
+    """Where a tensor's inside has the pointer to its memory; 0 where that is not known."""
+    probes = [torch.zeros(3), torch.zeros(2, requires_grad=True)]
+    for offset in range(8, 64, 8):
+        if all(ctypes.c_void_p.from_address(tensor._cdata + offset).value == tensor.untyped_storage()._cdata for tensor in probes):
+            return offset
+    return 0
 
 
 def _find_inside(tensor: torch.Tensor) -> int | None:
@@ -137,6 +147,13 @@ class Watch:
         self._add(_Fact(loaded[3], id(holder), 0, len(holder)), holder)
         return all(self._add(_Fact(loaded[2], id(holder), number, id(value)), value) for number, value in enumerate(holder))
 
+    def add_size(self, holder: dict) -> bool:
+        """A dict has no more and no fewer entries."""
+        loaded = _load()
+        if loaded is None or type(holder) not in (dict, OrderedDict):
+            return False
+        return self._add(_Fact(loaded[4], id(holder), 0, len(holder)), holder)
+
     def add_cell(self, cell: types.CellType, value: Any) -> bool:
         place = id(cell) + object.__basicsize__
         if _load() is None or ctypes.c_void_p.from_address(place).value != id(value):
@@ -150,9 +167,19 @@ class Watch:
             self._add(_Fact(needs, place, 0, int(tensor.requires_grad), 0xff, True), tensor) for place, tensor in zip(places, tensors))
 
     def add_version(self, tensor: torch.Tensor) -> bool:
-        """The tensor is not written to."""
-        version, place = _find_version(), _find_inside(tensor)
-        return bool(_load() and version and place) and self._add(_Fact(version, place, 0, tensor._version), tensor)
+        """The tensor is not written to, nor given other memory by `.data`; of a number on the host the bytes are compared too."""
+        version, place, storage = _find_version(), _find_inside(tensor), _find_storage()
+        if not (_load() and version and place and storage) or tensor.layout is not torch.strided:
+            return False
+        memory = tensor.untyped_storage()
+        self._add(_Fact(version, place, 0, tensor._version), tensor, memory)
+        self._add(_Fact(0, tensor._cdata + storage, 0, memory._cdata))
+        bits = 8 * tensor.element_size()
+        if tensor.numel() == 1 and tensor.device.type == "cpu" and bits <= 64:
+            address, inside = tensor.data_ptr() & ~7, tensor.data_ptr() & 7  # a word of its page
+            mask = ((1 << bits) - 1) << 8 * inside
+            self._add(_Fact(0, address, 0, ctypes.c_uint64.from_address(address).value & mask, mask))
+        return True
 
     def finish(self) -> None:
         """From here on it can be asked."""
