@@ -54,7 +54,7 @@ private:
   };
   struct Task {
     int64_t collective = 0; ///< -1: the thread begins
-    uint64_t number = 0; ///< of the event's record
+    uint64_t number = 0;    ///< of the event's record
   };
 
   Status checkNumber(int64_t collective) const;
