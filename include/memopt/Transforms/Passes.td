@@ -574,8 +574,8 @@ def OverlapCollectivesPass : Pass<"memopt-overlap-collectives", "::mlir::ModuleO
   let summary = "Let collectives run beside computation";
   let description = [{
     Collectives of a planned order become `memopt.collective_start` and `memopt.collective_wait`. Starts move towards the
-    front and waits towards the back, as far as the arena does not grow beyond `budget`; without a budget, beyond what it
-    is without overlap. A pair that stays together becomes one instruction again. Results do not change by a bit.
+    front and waits towards the back, as far as the arena does not grow beyond `budget`. Without a budget no more bytes are
+    alive than without overlap, and gaps may add half a percent to the arena. A pair that stays together becomes one instruction again. Results do not change by a bit.
 
     Programs for devices are left as they are.
 

@@ -259,7 +259,7 @@ static Plan takeWalk(const Graph &graph, const Neighbours &neighbours, const Pla
   constexpr int kAttempts = 4;
   int64_t most = std::max(given.peak, room);
   std::vector<int64_t> limits = graph.budgets;
-  limits[0] = most;
+  limits[0] = room ? room : given.peak;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Plan walked = planOf(graph, Walk(graph, neighbours, forward).run(given.order, limits));
     assert(isValid(graph, walked.order) && "a walk breaks no dependence");

@@ -10,8 +10,8 @@
 // collectives as instructions that hold the step up: so a plan that overlaps never needs more bytes
 // than one that does not. Each collective becomes a start and a wait, the starts move towards the
 // front and the waits towards the back as transfers do (overlapTransfers), and what still stands
-// side by side becomes one instruction again. Where the new order does not fit the arena of the old
-// one, or the budget, it gets less room, and in the end the old order stays.
+// side by side becomes one instruction again. Where the new order does not fit the budget, or
+// the arena of the old one, it gets less room, and in the end the old order stays.
 //
 // A sum that took over the bytes of its operand does so in flight, too.
 //
@@ -137,9 +137,12 @@ private:
     FailureOr<int64_t> before = getArenaBytes(step, *folder);
     if (failed(before))
       return failure();
-    int64_t most = std::max<int64_t>(*before, budget), room = most;
-    constexpr int kAttempts = 3;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    // Live bytes rise above neither; where there is no budget, gaps may take a little beside them.
+    constexpr int64_t kPartForGaps = 200;
+    int64_t room = std::max<int64_t>(*before, budget), less = 0;
+    int64_t most = budget < 0 ? room + room / kPartForGaps : room;
+    constexpr int kAttempts = 6;
+    for (int attempt = 0; attempt < kAttempts && room > 0; ++attempt) {
       OwningOpRef<ModuleOp> trial = cast<ModuleOp>(getOperation()->clone());
       FailureOr<int64_t> flights = tryOverlap(*trial, room);
       if (failed(flights) || *flights == 0)
@@ -154,7 +157,8 @@ private:
         step.getFunction().getBody().takeBody(tried->getFunction().getBody());
         return *flights;
       }
-      room -= *bytes - most;
+      less = std::max(2 * less, *bytes - most); // an arena has gaps that live bytes do not show
+      room = std::max<int64_t>(*before, budget) - less;
     }
     return 0;
   }
