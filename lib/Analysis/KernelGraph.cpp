@@ -162,6 +162,11 @@ void KernelGraph::addResults() {
         bufferOf[result] = getBufferOf(scan.getCarried()[result.getResultNumber()]);
         continue;
       }
+      if (auto wait = dyn_cast<CollectiveWaitOp>(op))
+        if (Value taken = wait.getTakenOperand()) {
+          bufferOf[result] = getBufferOf(taken);
+          continue;
+        }
       bufferOf[result] = buffers.size();
       buffers.push_back({Buffer::Kind::Result, getSpace(result.getType()),
                          getTensorBytes(result.getType()), begin, time + 1, nullptr, result, op,
@@ -274,6 +279,8 @@ bool KernelGraph::canStoreDirectly(WriteOp write, ArrayRef<ReadOp> reads,
   Operation *producer = value.getDefiningOp();
   if (!isInstruction(producer) || producer->getBlock() != write->getBlock() ||
       isBeforeCommit(producer, write))
+    return false;
+  if (auto wait = dyn_cast<CollectiveWaitOp>(producer); wait && wait.getTakenOperand())
     return false;
   int64_t time = getBeginTime(producer);
   for (WriteOp other : all) {

@@ -355,10 +355,10 @@ private:
         object["ops"] = std::move(nodes);
       if (auto call = dyn_cast<LibraryCallOp>(op))
         object["call"] = static_cast<int64_t>(*call.getNumber());
-      if (auto collective = dyn_cast<CollectiveOp>(op)) {
-        object["collective"] = static_cast<int64_t>(*collective.getNumber());
-        object["ready_after"] = readyAfter(collective.getInput());
-        object["needed_by"] = neededBy(collective.getResult());
+      if (isa<CollectiveOp, CollectiveStartOp>(op)) {
+        object["collective"] = static_cast<int64_t>(*cast<ListedOpInterface>(op).getNumber());
+        object["ready_after"] = readyAfter(op->getOperand(0));
+        object["needed_by"] = neededBy(op->getResult(0)); // of what is in flight: its wait
       }
       instructions.push_back(std::move(object));
     }

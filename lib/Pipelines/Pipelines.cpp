@@ -195,6 +195,13 @@ void mlir::memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptio
   HoistInvariantsPassOptions hoist;
   hoist.budget = options.budget;
   manager.addPass(createHoistInvariantsPass(hoist));
+  if (options.overlapCollectives && options.ranks > 1) {
+    OverlapCollectivesPassOptions overlap;
+    overlap.budget = options.budget;
+    overlap.hostBudget = options.hostBudget;
+    overlap.cache = options.cache;
+    manager.addPass(createOverlapCollectivesPass(overlap));
+  }
   PlanMemoryPassOptions plan;
   plan.budget = options.budget;
   plan.hostBudget = options.hostBudget;

@@ -44,5 +44,9 @@ func.func @ranks(%g: tensor<2x5xf32>, %flag: tensor<3xi1>) {
   // Shards may be of any type.
   // CHECK: memopt.collective <own_shard> %{{.*}} over 3 : tensor<3xi1> -> tensor<1xi1>
   %mine = memopt.collective <own_shard> %flag over 3 : tensor<3xi1> -> tensor<1xi1>
+  // CHECK: %[[T:.*]] = memopt.collective_start <all_gather> %{{.*}} over 4 : tensor<16xf32>
+  // CHECK: memopt.collective_wait %[[T]] : tensor<2x5xf32>
+  %t = memopt.collective_start <all_gather> %own over 4 : tensor<16xf32>
+  %later = memopt.collective_wait %t : tensor<2x5xf32>
   return
 }

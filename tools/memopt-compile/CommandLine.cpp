@@ -124,6 +124,8 @@ static constexpr OptionRow kRanks[] = {
     {"reduce", "ranks|nccl", "ranks",
      "with --target=cuda: who adds over ranks, kernels in the order of the ranks or NCCL in an "
      "order of its own"},
+    {"overlap-collectives", "on|off", "on",
+     "with --target=cpu: send between ranks beside computation, or in turn with it"},
 };
 
 static constexpr OptionRow kOutput[] = {

@@ -160,6 +160,10 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
   options.pipeline.reduce = line.get("reduce");
   if (line.get("reduce") != "ranks" && line.get("reduce") != "nccl")
     return invalid("--reduce expects ranks or nccl, found '" + line.get("reduce") + "'");
+  options.pipeline.overlapCollectives = line.get("overlap-collectives") == "on";
+  if (line.get("overlap-collectives") != "on" && line.get("overlap-collectives") != "off")
+    return invalid("--overlap-collectives expects on or off, found '" +
+                   line.get("overlap-collectives") + "'");
   int64_t stage;
   if (llvm::StringRef(line.get("zero-stage")).getAsInteger(10, stage) || stage < 0 || stage > 3)
     return invalid("--zero-stage expects 0, 1, 2 or 3, found '" + line.get("zero-stage") + "'");

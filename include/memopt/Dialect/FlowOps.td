@@ -219,4 +219,54 @@ def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_Collectiv
     "int64_t":$ranks)>];
 }
 
+def Memopt_CollectiveStartOp : Memopt_Instruction<"collective_start", (ins Memopt_CollectiveKindAttr:$kind,
+      Memopt_Tensor:$input, ConfinedAttr<I64Attr, [IntPositive]>:$ranks, UnitAttr:$in_place,
+      OptionalAttr<I64Attr>:$number),
+    [Pure, DeclareOpInterfaceMethods<RecomputableOpInterface, ["isRecomputable"]>,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getResource", "getWork"]>,
+     DeclareOpInterfaceMethods<ListedOpInterface, ["getListName", "describe"]>]> {
+  let summary = "Begins an operation of all ranks together";
+  let description = [{
+    The operand and the result belong to the collective until the `memopt.collective_wait` that takes its token.
+    Collectives run beside computation, one after the other, in the order of their starts, which is the same on all
+    ranks.
+
+    With `in_place` the sum of an `all_reduce` is made in the bytes of the operand, which nothing else reads.
+
+    Example:
+    ```mlir
+    %t = memopt.collective_start <all_reduce> %g over 4 in_place : tensor<10xf32>
+    %sum = memopt.collective_wait %t : tensor<10xf32>
+    ```
+  }];
+  let results = (outs Memopt_Token:$token);
+  let assemblyFormat = "$kind $input `over` $ranks (`in_place` $in_place^)? attr-dict `:` type($input)";
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "CollectiveKind":$kind, "::mlir::Value":$input, "int64_t":$ranks, "bool":$inPlace)>];
+  let extraClassDeclaration = [{
+    /// What waits for it; null where nothing does.
+    ::mlir::memopt::CollectiveWaitOp getWait();
+  }];
+}
+
+def Memopt_CollectiveWaitOp : Memopt_Instruction<"collective_wait", (ins Memopt_Token:$token),
+    [Pure, DeclareOpInterfaceMethods<RecomputableOpInterface, ["isRecomputable"]>,
+     DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
+     DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork"]>]> {
+  let summary = "Waits for a collective and gives its result";
+  let description = [{ The bytes of the result are in use from the start on. A token is waited for once, in its own block. }];
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$token attr-dict `:` type($result)";
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::RankedTensorType":$result, "::mlir::Value":$token)>];
+  let extraClassDeclaration = [{
+    ::mlir::memopt::CollectiveStartOp getStartOp();
+    /// The operand whose bytes the result has; null where it has bytes of its own.
+    ::mlir::Value getTakenOperand();
+  }];
+}
+
 #endif // MEMOPT_DIALECT_FLOWOPS_TD

@@ -50,6 +50,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("what ranks share out: optimizer state (1), gradients (2), parameters (3)")};
   Option<bool> syncBatchNorm{*this, "sync-batch-norm", llvm::cl::init(false),
                              llvm::cl::desc("batch norms take statistics over all ranks")};
+  Option<bool> overlapCollectives{*this, "overlap-collectives", llvm::cl::init(true),
+                                  llvm::cl::desc("collectives run beside computation")};
   Option<std::string> reduce{*this, "reduce", llvm::cl::init("ranks"),
                              llvm::cl::desc("how devices add up over ranks: ranks or nccl")};
   /// Whether an update's samples run in several parts.

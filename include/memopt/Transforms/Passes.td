@@ -592,6 +592,25 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::memopt::MemoptDialect"];
 }
 
+def OverlapCollectivesPass : Pass<"memopt-overlap-collectives", "::mlir::ModuleOp"> {
+  let summary = "Let collectives run beside computation";
+  let description = [{
+    Collectives of a planned order become `memopt.collective_start` and `memopt.collective_wait`. Starts move towards the
+    front and waits towards the back, as far as the arena does not grow beyond `budget`. Without a budget no more bytes are
+    alive than without overlap, and gaps may add half a percent to the arena. A pair that stays together becomes one instruction again. Results do not change by a bit.
+
+    Programs for devices are left as they are.
+
+    Remark: the number of collectives that run beside something.
+  }];
+  let options = [
+    Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
+    Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes of the host that may be used to hide transfers; -1 for no limit">,
+    Option<"cache", "cache", "std::string", "\"\"", "Folder of cached answers, for speed only">
+  ];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect"];
+}
+
 def PlanMemoryPass : Pass<"memopt-plan-memory", "::mlir::ModuleOp"> {
   let summary = "Give every buffer an offset in the arena of its space";
   let description = [{

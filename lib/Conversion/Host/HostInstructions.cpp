@@ -69,24 +69,39 @@ struct EmitScan : HostInstructionOpInterface::ExternalModel<EmitScan, ScanOp> {
   }
 };
 
+/// The runtime knows a transfer or a collective by its number.
+static void callNumbered(HostEmitter &emitter, size_t function, Operation *op) {
+  std::optional<uint64_t> number = cast<ListedOpInterface>(op).getNumber();
+  emitter.callRuntime(function, {emitter.createNumber(static_cast<int64_t>(*number))});
+}
+
 struct EmitCollective : HostInstructionOpInterface::ExternalModel<EmitCollective, CollectiveOp> {
   LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    auto number = static_cast<int64_t>(*cast<CollectiveOp>(op).getNumber());
-    emitter.callRuntime(offsetof(memopt_runtime_functions, collective),
-                        {emitter.createNumber(number)});
+    callNumbered(emitter, offsetof(memopt_runtime_functions, collective), op);
     return success();
   }
 };
 
-/// The runtime knows the transfer by its number.
-static void callTransfer(HostEmitter &emitter, size_t function, TransferStartOp start) {
-  emitter.callRuntime(function, {emitter.createNumber(static_cast<int64_t>(*start.getNumber()))});
-}
+struct EmitCollectiveStart
+    : HostInstructionOpInterface::ExternalModel<EmitCollectiveStart, CollectiveStartOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    callNumbered(emitter, offsetof(memopt_runtime_functions, start_collective), op);
+    return success();
+  }
+};
+
+struct EmitCollectiveWait
+    : HostInstructionOpInterface::ExternalModel<EmitCollectiveWait, CollectiveWaitOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    callNumbered(emitter, offsetof(memopt_runtime_functions, wait_for_collective), getStart(op));
+    return success();
+  }
+};
 
 struct EmitTransferStart
     : HostInstructionOpInterface::ExternalModel<EmitTransferStart, TransferStartOp> {
   LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callTransfer(emitter, offsetof(memopt_runtime_functions, start), cast<TransferStartOp>(op));
+    callNumbered(emitter, offsetof(memopt_runtime_functions, start), op);
     return success();
   }
 };
@@ -94,8 +109,7 @@ struct EmitTransferStart
 struct EmitTransferWait
     : HostInstructionOpInterface::ExternalModel<EmitTransferWait, TransferWaitOp> {
   LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callTransfer(emitter, offsetof(memopt_runtime_functions, wait),
-                 cast<TransferStartOp>(getStart(op)));
+    callNumbered(emitter, offsetof(memopt_runtime_functions, wait), getStart(op));
     return success();
   }
 };
@@ -107,6 +121,8 @@ void mlir::memopt::registerHostInstructions(DialectRegistry &registry) {
     LibraryCallOp::attachInterface<EmitLibraryCall>(*context);
     CommitOp::attachInterface<EmitCommit>(*context);
     CollectiveOp::attachInterface<EmitCollective>(*context);
+    CollectiveStartOp::attachInterface<EmitCollectiveStart>(*context);
+    CollectiveWaitOp::attachInterface<EmitCollectiveWait>(*context);
     RepeatOp::attachInterface<EmitRepeat>(*context);
     ScanOp::attachInterface<EmitScan>(*context);
     TransferStartOp::attachInterface<EmitTransferStart>(*context);

@@ -1,4 +1,4 @@
-//===- FlowOps.cpp - loops, borders, transfers and collectives -*- C++ -*-===//
+//===- FlowOps.cpp - loops, borders and transfers -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -8,11 +8,11 @@
 
 #include "BoundRegion.h"
 #include "LoopCosts.h"
+#include "PlannedEnds.h"
 #include "memopt/Dialect/DiskBlocks.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -124,12 +124,6 @@ Work TransferStartOp::getWork() {
   return work;
 }
 
-static llvm::json::Object describeEnd(Value value) {
-  FailureOr<int64_t> offset = getPlannedOffset(value);
-  return llvm::json::Object{{"space", stringifySpace(getSpace(value.getType()))},
-                            {"offset", offset.value_or(-1)}};
-}
-
 llvm::json::Object TransferStartOp::describe(TargetAttrInterface) {
   auto wait = cast<TransferWaitOp>(*getToken().user_begin());
   return llvm::json::Object{{"from", describeEnd(getSource())},
@@ -159,112 +153,3 @@ int64_t TransferWaitOp::getFlops() { return 0; }
 int64_t TransferWaitOp::getBytesMoved() { return 0; }
 std::string TransferWaitOp::getKindName() { return "transfer_wait"; }
 Work TransferWaitOp::getWork() { return Work(); }
-
-//===----------------------------------------------------------------------===//
-// CollectiveOp
-//===----------------------------------------------------------------------===//
-
-void CollectiveOp::build(OpBuilder &builder, OperationState &state, RankedTensorType result,
-                         CollectiveKind kind, Value input, int64_t ranks) {
-  state.addOperands(input);
-  state.addTypes(result);
-  Properties &properties = state.getOrAddProperties<Properties>();
-  properties.kind = CollectiveKindAttr::get(builder.getContext(), kind);
-  properties.ranks = builder.getI64IntegerAttr(ranks);
-}
-
-static bool isReduction(CollectiveKind kind) {
-  return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter;
-}
-
-static bool isSummable(Type type) {
-  return type.isF32() || type.isF64() || type.isSignlessInteger(32) || type.isSignlessInteger(64);
-}
-
-LogicalResult CollectiveOp::verify() {
-  auto input = cast<RankedTensorType>(getInput().getType()),
-       result = cast<RankedTensorType>(getResult().getType());
-  if (getSpace(input) != Space::Device || getSpace(result) != Space::Device)
-    return emitOpError("works on the device alone");
-  if (input.getElementType() != result.getElementType())
-    return emitOpError() << "gives elements of " << result.getElementType() << " for such of "
-                         << input.getElementType();
-  if (isReduction(getKind()) && !isSummable(input.getElementType()))
-    return emitOpError() << "adds up f32, f64, i32 or i64, found " << input.getElementType();
-  if (getKind() == CollectiveKind::AllReduce)
-    return input == result ? success()
-                           : emitOpError() << "gives " << result << ", expected " << input;
-  bool isGather = getKind() == CollectiveKind::AllGather;
-  int64_t whole = (isGather ? result : input).getNumElements(),
-          shard = (isGather ? input : result).getNumElements(), ranks = getRanksAttr().getInt();
-  if (getKind() == CollectiveKind::AllToAll) {
-    if (shard % ranks)
-      return emitOpError() << "gives " << shard << " elements, which are no " << ranks
-                           << " shards of one size";
-    shard /= ranks;
-  }
-  if (shard < static_cast<int64_t>(llvm::divideCeil(whole, ranks)))
-    return emitOpError() << "has shards of " << shard << " elements, but " << ranks
-                         << " of them do not hold " << whole;
-  return success();
-}
-
-/// own_shard(all_reduce(x)) -> reduce_scatter(x), where nobody else wants the whole sum.
-LogicalResult CollectiveOp::canonicalize(CollectiveOp op, PatternRewriter &rewriter) {
-  auto sum = op.getInput().getDefiningOp<CollectiveOp>();
-  if (op.getKind() != CollectiveKind::OwnShard || !sum ||
-      sum.getKind() != CollectiveKind::AllReduce || !sum->hasOneUse())
-    return rewriter.notifyMatchFailure(op, "is no shard of a sum that has no other use");
-  auto scattered = rewriter.replaceOpWithNewOp<CollectiveOp>(
-      op, cast<RankedTensorType>(op.getResult().getType()), CollectiveKind::ReduceScatter,
-      sum.getInput(), op.getRanksAttr().getInt());
-  scattered.setPhase(sum.getPhase());
-  rewriter.eraseOp(sum);
-  return success();
-}
-
-/// What goes into sums is seldom there any more.
-bool CollectiveOp::isRecomputable() {
-  return getKind() == CollectiveKind::AllGather || getKind() == CollectiveKind::OwnShard;
-}
-int64_t CollectiveOp::getFlops() {
-  int64_t elements = cast<RankedTensorType>(getResult().getType()).getNumElements();
-  return isReduction(getKind()) ? multiplyCounts({elements, getRanksAttr().getInt()}) : 0;
-}
-
-/// By one rank: what it reads of all of them, and what it writes.
-int64_t CollectiveOp::getBytesMoved() {
-  int64_t result = getTensorBytes(getResult().getType());
-  bool readsOnce = getKind() != CollectiveKind::ReduceScatter;
-  if (getKind() == CollectiveKind::AllReduce) // a part of the sum, and those of the others
-    return multiplyCounts({result, 4});
-  return addCounts(result, readsOnce ? result : multiplyCounts({result, getRanksAttr().getInt()}));
-}
-
-std::string CollectiveOp::getKindName() { return stringifyCollectiveKind(getKind()).str(); }
-StringRef CollectiveOp::getListName() { return "collectives"; }
-
-Work CollectiveOp::getWork() {
-  Work work;
-  work.workClass = WorkClass::Transfer;
-  work.bytes = static_cast<double>(getBytesMoved());
-  return work;
-}
-
-/// Each rank adds up a piece of its own and fetches the others when all are done.
-SmallVector<InPlaceOperand> CollectiveOp::getInPlaceOperands(unsigned) {
-  if (getKind() == CollectiveKind::AllReduce)
-    return {{0, /*byRow=*/false}};
-  return {};
-}
-
-llvm::json::Object CollectiveOp::describe(TargetAttrInterface) {
-  auto input = cast<RankedTensorType>(getInput().getType()),
-       result = cast<RankedTensorType>(getResult().getType());
-  return llvm::json::Object{{"kind", stringifyCollectiveKind(getKind())},
-                            {"dtype", getDtypeName(input.getElementType())},
-                            {"from", describeEnd(getInput())},
-                            {"to", describeEnd(getResult())},
-                            {"elements", input.getNumElements()},
-                            {"result_elements", result.getNumElements()}};
-}

@@ -160,10 +160,14 @@ void Walk::visit(int32_t action, size_t position, llvm::ArrayRef<int64_t> limits
   openGroup(action);
 }
 
-/// Forwards, what reads nothing of space 0 but what the group makes: nothing there is held for it.
+/// Forwards, what reads nothing large of space 0 but what the group makes or has in flight: next to
+/// nothing there is held for it.
 bool Walk::mayJoin(int32_t action, int64_t number) const {
+  constexpr int64_t kSmall = 4096; // a rate, a factor that all updates read, a bias
+  llvm::ArrayRef<int32_t> flight = graph.inputs[groups[number - first].actions.front()];
   return forward && llvm::all_of(graph.inputs[action], [&](int32_t value) {
-           return !graph.bytes[value] || groupOf[graph.opOf[value]] == number;
+           return graph.bytes[value] <= kSmall || groupOf[graph.opOf[value]] == number ||
+                  llvm::is_contained(flight, value);
          });
 }
 
@@ -251,24 +255,26 @@ void Walk::emit(int32_t action) {
 /// The order of one walk, or the given one where that is no worse. The bytes that are held are
 /// reckoned with the lives of the given order; where they turn out to be more, less is put off.
 static Plan takeWalk(const Graph &graph, const Neighbours &neighbours, const Plan &given,
-                     bool forward) {
+                     bool forward, int64_t room) {
   constexpr int kAttempts = 4;
+  int64_t most = std::max(given.peak, room);
   std::vector<int64_t> limits = graph.budgets;
-  limits[0] = given.peak;
+  limits[0] = room ? room : given.peak;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     Plan walked = planOf(graph, Walk(graph, neighbours, forward).run(given.order, limits));
     assert(isValid(graph, walked.order) && "a walk breaks no dependence");
-    if (walked.peak <= given.peak && walked.excess <= given.excess)
+    if (walked.peak <= most && walked.excess <= given.excess)
       return walked.cost < given.cost ? walked : given;
-    limits[0] -= std::max<int64_t>(0, walked.peak - given.peak);
+    limits[0] -= std::max<int64_t>(0, walked.peak - most);
     for (int64_t &limit : llvm::MutableArrayRef<int64_t>(limits).drop_front())
       limit -= std::max<int64_t>(0, walked.excess - given.excess);
   }
   return given;
 }
 
-llvm::Expected<std::vector<int32_t>>
-memopt::planning::overlapTransfers(const PlanProblem &problem, std::vector<int32_t> order) {
+llvm::Expected<std::vector<int32_t>> memopt::planning::overlapTransfers(const PlanProblem &problem,
+                                                                        std::vector<int32_t> order,
+                                                                        int64_t room) {
   llvm::Expected<PlanMeasure> measure = measurePlan(problem, order);
   if (!measure)
     return measure.takeError();
@@ -278,6 +284,6 @@ memopt::planning::overlapTransfers(const PlanProblem &problem, std::vector<int32
     return std::move(plan.order);
   Neighbours neighbours(graph);
   for (bool forward : {false, true})
-    plan = takeWalk(graph, neighbours, plan, forward);
+    plan = takeWalk(graph, neighbours, plan, forward, room);
   return std::move(plan.order);
 }

@@ -197,7 +197,14 @@ private:
               : kind == "reduce_scatter" || isExchange ? RankOpKind::ReduceScatter
                                                        : RankOpKind::AllGather;
     int64_t elements = spec["elements"].integer(1), result = spec["result_elements"].integer(1);
-    std::vector<JsonField> outputs = instruction["outputs"].items(1, "expected one output");
+    op.neededBy = instruction["needed_by"].integer();
+    const JsonField *maker = &instruction;
+    if (spec["in_flight"].isThere()) { // then the wait gives the result
+      if (op.neededBy < 0 || op.neededBy >= static_cast<int64_t>(instructions.size()))
+        return instruction["needed_by"].fail("expected the instruction that waits");
+      maker = &instructions[static_cast<size_t>(op.neededBy)];
+    }
+    std::vector<JsonField> outputs = (*maker)["outputs"].items(1, "expected one output");
     op.bytes = outputs[0]["bytes"].integer(1);
     if (op.kind == RankOpKind::ReduceScatter &&
         __builtin_mul_overflow(op.bytes / std::max<int64_t>(1, result), elements, &op.bytes))
@@ -206,7 +213,6 @@ private:
     op.readyAfter = ready < 0 || ready >= static_cast<int64_t>(last.size())
                         ? -1
                         : last[static_cast<size_t>(ready)];
-    op.neededBy = instruction["needed_by"].integer();
     hash.update(
         (kind + " " + spec["dtype"].text() + " " + Twine(elements) + " " + Twine(result) + "\n")
             .str());

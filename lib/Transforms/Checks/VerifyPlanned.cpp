@@ -395,11 +395,32 @@ private:
       if (start.getResource() == Resource::Disk && failed(roundToBlocks(start, place)))
         return failure();
       for (Value operand : start->getOperands())
-        if (isa<RankedTensorType>(operand.getType()) && places[getOwner(operand)].overlaps(place))
-          return start->emitOpError("goes to bytes that it comes from");
+        if (isa<RankedTensorType>(operand.getType()) && failed(checkEnds(start, operand, place)))
+          return failure();
+      if (failed(checkCommitted(start, place)))
+        return failure();
       claim(place, result.getAsOpaquePointer());
     }
     return success();
+  }
+
+  /// Both ends are apart, but where the start says that they are the same bytes.
+  LogicalResult checkEnds(Operation *start, Value operand, const Place &destination) {
+    const Place &source = places[getOwner(operand)];
+    if (!isInPlace(start)) {
+      if (source.overlaps(destination))
+        return start->emitOpError("goes to bytes that it comes from");
+      return success();
+    }
+    if (source.space != destination.space || source.bytes.begin != destination.bytes.begin)
+      return start->emitOpError() << "goes to byte " << destination.bytes.begin
+                                  << ", expected its operand's " << source.bytes.begin;
+    return success();
+  }
+
+  static bool isInPlace(Operation *start) {
+    auto collective = dyn_cast<CollectiveStartOp>(start);
+    return collective && collective.getInPlace();
   }
 
   /// A disk is read and written in whole blocks.
@@ -421,7 +442,7 @@ private:
       if (!owns(places[result.getAsOpaquePointer()], result.getAsOpaquePointer()))
         return wait->emitOpError("waits for bytes that were written while they were in flight");
     for (Value operand : start->getOperands())
-      if (isa<RankedTensorType>(operand.getType()) &&
+      if (isa<RankedTensorType>(operand.getType()) && !isInPlace(start) &&
           !owns(places[getOwner(operand)], getOwner(operand)))
         return wait->emitOpError("waits for bytes whose source was written while in flight");
     for (size_t index = 0; index < cast<InstructionOpInterface>(start).getWorkspaces().size();

@@ -53,19 +53,6 @@ static SmallVector<Invariant> collectAll(const StepModel &step, Collect collect)
   return invariants;
 }
 
-/// As plan-memory will place them.
-static FailureOr<int64_t> getArenaBytes(const StepModel &step) {
-  KernelGraph graph(step.getFunction());
-  SpaceProblem device(graph, Space::Device);
-  planning::ArenaOptions options;
-  options.iterations = kArenaIterations;
-  auto solution = planning::solveArena(device.problem, options);
-  if (solution)
-    return solution->height;
-  return emitError(step.getModule().getLoc())
-         << "memory planning failed: " << llvm::toString(solution.takeError());
-}
-
 /// How many of `invariants`, the first ones, have their bytes within `room`.
 static size_t countFitting(ArrayRef<Invariant> invariants, int64_t room) {
   size_t count = 0;

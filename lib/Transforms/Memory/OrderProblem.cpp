@@ -9,6 +9,7 @@
 #include "memopt/Transforms/Memory/OrderProblem.h"
 
 #include "ModuleBlocks.h"
+#include "memopt/Transforms/Passes.h"
 #include "memopt/Transforms/Utils/UserGroups.h"
 
 #include "memopt/Dialect/DiskBlocks.h"
@@ -73,6 +74,19 @@ std::string SpaceProblem::describeBinding(const KernelGraph &graph) const {
     list += llvm::formatv("\n  {0} bytes: {1}", buffer.bytes, buffer.describe()).str();
   }
   return list;
+}
+
+FailureOr<int64_t> mlir::memopt::getArenaBytes(const StepModel &step, ::memopt::Cache *cache) {
+  KernelGraph graph(step.getFunction());
+  SpaceProblem device(graph, Space::Device);
+  planning::ArenaOptions options;
+  options.iterations = kArenaIterations;
+  options.cache = cache;
+  auto solution = planning::solveArena(device.problem, options);
+  if (solution)
+    return solution->height;
+  return emitError(step.getModule().getLoc())
+         << "memory planning failed: " << llvm::toString(solution.takeError());
 }
 
 //===----------------------------------------------------------------------===//
@@ -200,6 +214,13 @@ void OrderProblem::addSpacesAndResources(const KernelGraph &graph, HostRoom room
     problem.resources.push_back(stringifyResource(static_cast<Resource>(number)).str());
 }
 
+/// The value whose bytes a sum in place has taken over; null where `root` is none.
+static Value getTakenRoot(Value root) {
+  auto wait = root.getDefiningOp<CollectiveWaitOp>();
+  Value taken = wait ? wait.getTakenOperand() : Value();
+  return taken ? getBufferRoot(taken) : Value();
+}
+
 void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs) {
   auto instruction = cast<InstructionOpInterface>(op);
   numbers[op] = static_cast<int32_t>(problem.ops.size());
@@ -211,10 +232,10 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   for (unsigned workspace : graph.getWorkspacesOf(op))
     item.workspaces.push_back(getPlanBuffer(graph.getBuffers()[workspace]));
   addBodies(graph, op, item);
-  for (Value operand : op->getOperands()) {
-    if (Value root = getBufferRoot(operand); isa<RankedTensorType>(root.getType()) && isOwn(root))
-      item.inputs.push_back(valueOf(root));
-  }
+  for (Value operand : op->getOperands())
+    for (Value root = getBufferRoot(operand); root; root = getTakenRoot(root))
+      if (isa<RankedTensorType>(root.getType()) && isOwn(root))
+        item.inputs.push_back(valueOf(root));
   for (OpResult result : op->getResults())
     if (isa<RankedTensorType>(result.getType()))
       addResult(graph, result);
@@ -236,11 +257,14 @@ void OrderProblem::addBodies(const KernelGraph &graph, Operation *op, planning::
 }
 
 /// The root of the operand of `op` that lies in `buffer`, which a scan's carried value may have had
-/// before.
+/// before; of a sum in place the value that the buffer was made for.
 static Value findOperandIn(const KernelGraph &graph, Operation *op, unsigned buffer) {
-  return getBufferRoot(*llvm::find_if(op->getOperands(), [&](Value operand) {
+  Value root = getBufferRoot(*llvm::find_if(op->getOperands(), [&](Value operand) {
     return isa<RankedTensorType>(operand.getType()) && graph.getBufferOf(operand) == buffer;
   }));
+  while (Value taken = getTakenRoot(root))
+    root = taken;
+  return root;
 }
 
 void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
@@ -250,8 +274,8 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   bool inVariable = buffer.kind == Buffer::Kind::Variable;
   maker.pinned |= inVariable;
   maker.results.push_back(getPlanBuffer(buffer));
-  if (inVariable)
-    maker.results.back().bytes = 0;
+  if (inVariable || getTakenRoot(result))
+    maker.results.back().bytes = 0; // who reads it reads the value that has the bytes, too
   if (auto scan = dyn_cast<ScanOp>(result.getOwner());
       scan && result.getResultNumber() < scan.getCarried().size()) {
     Value start = getBufferRoot(scan.getCarried()[result.getResultNumber()]);
@@ -259,7 +283,7 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
       maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(start)});
     return;
   }
-  if (!inVariable)
+  if (!inVariable && !getTakenRoot(result))
     for (unsigned taken : graph.getTakeableBuffers(number))
       if (Value root = findOperandIn(graph, result.getOwner(), taken); isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});

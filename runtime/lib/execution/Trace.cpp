@@ -17,7 +17,14 @@ using namespace memopt;
 
 Trace::Trace(const Manifest &manifest, int64_t steps) : manifest(manifest), begin(getTime()) {
   int64_t perStep = int64_t(manifest.instructions.size()) + 1;
-  events.reserve(size_t(std::min(maxEvents / perStep, steps) * perStep));
+  int64_t whole = std::min(maxEvents / perStep, steps);
+  events.reserve(size_t(whole * perStep));
+  flights.reserve(size_t(whole) * manifest.collectives.size());
+}
+
+void Trace::addFlight(int64_t collective, Collectives::Times times) {
+  if (flights.size() < flights.capacity())
+    flights.push_back({collective, times.begin - begin, times.end - begin});
 }
 
 void Trace::beginInstruction(int64_t index) {
@@ -64,6 +71,15 @@ Status Trace::write(const std::string &path) const {
       text.clear();
     }
   }
+  if (!flights.empty())
+    text += ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": 2, \"args\": "
+            "{\"name\": \"other ranks\"}}";
+  for (const FlightEvent &flight : flights)
+    text += ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": 2, \"name\": \"" +
+            getName(manifest.collectives[size_t(flight.collective)].kind) + "." +
+            std::to_string(flight.collective) +
+            "\", \"cat\": \"collective\", \"ts\": " + toMicroseconds(flight.begin) +
+            ", \"dur\": " + toMicroseconds(flight.end - flight.begin) + "}";
   text += "\n]}\n";
   MEMOPT_RETURN_IF_ERROR(writer.write(text.data(), text.size()));
   return writer.commit();

@@ -105,9 +105,10 @@ static Status checkVersions(const JsonView &root) {
                     ", this runtime reads versions " + std::to_string(manifestVersion) + " and " +
                     std::to_string(severalProgramsVersion) + "; compile the model again");
   MEMOPT_ASSIGN_OR_RETURN(int64_t interface, root.getInteger("program_interface_version"));
-  if (interface != MEMOPT_PROGRAM_INTERFACE_VERSION)
+  if (interface < MEMOPT_PROGRAM_INTERFACE_OLDEST || interface > MEMOPT_PROGRAM_INTERFACE_VERSION)
     return badInput("the program was compiled for interface version " + std::to_string(interface) +
-                    ", this runtime offers version " +
+                    ", this runtime offers versions " +
+                    std::to_string(MEMOPT_PROGRAM_INTERFACE_OLDEST) + " to " +
                     std::to_string(MEMOPT_PROGRAM_INTERFACE_VERSION) + "; compile the model again");
   return Status::ok();
 }

@@ -149,12 +149,16 @@ StatusOr<TransferSpec> memopt::readTransfer(const JsonView &view, const BytesByS
   return transfer;
 }
 
+/// In the order of the enumeration.
+static constexpr const char *collectiveNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                                  "own_shard", "all_to_all"};
+
+std::string memopt::getName(CollectiveKind kind) { return collectiveNames[size_t(kind)]; }
+
 static StatusOr<CollectiveKind> readCollectiveKind(const JsonView &view) {
-  static constexpr const char *names[] = {"all_reduce", "reduce_scatter", "all_gather", "own_shard",
-                                          "all_to_all"}; // in the order of the enumeration
   MEMOPT_ASSIGN_OR_RETURN(std::string kind, view.getString("kind"));
-  for (size_t i = 0; i < std::size(names); ++i)
-    if (kind == names[i])
+  for (size_t i = 0; i < std::size(collectiveNames); ++i)
+    if (kind == collectiveNames[i])
       return CollectiveKind(i);
   return view.fail("is of kind " + quote(kind) +
                    ", expected all_reduce, reduce_scatter, all_gather, own_shard or all_to_all");
@@ -208,6 +212,9 @@ StatusOr<CollectiveSpec> memopt::readCollective(const JsonView &view, const Mani
     return view.fail("has dtype " + quote(name) + ", expected " +
                      (isSum ? "f32, f64, i32 or i64" : "one of docs/Package.md"));
   spec.dtype = *dtype;
+  if (view.has("in_flight")) {
+    MEMOPT_ASSIGN_OR_RETURN(spec.isInFlight, view.getBool("in_flight"));
+  }
   MEMOPT_RETURN_IF_ERROR(readCollectiveEnd(view, "from", "elements", spec.dtype,
                                            manifest.arenaBytes, spec.fromOffset, spec.elements));
   MEMOPT_RETURN_IF_ERROR(readCollectiveEnd(view, "to", "result_elements", spec.dtype,

@@ -78,9 +78,10 @@ Status Package::loadProgram(const OpenFolder &opened, size_t number) {
 #include "memopt-runtime/interface/ProgramEntryPoints.def"
   };
   uint32_t version = *static_cast<const uint32_t *>(symbols[Version]);
-  if (version != MEMOPT_PROGRAM_INTERFACE_VERSION)
+  if (version < MEMOPT_PROGRAM_INTERFACE_OLDEST || version > MEMOPT_PROGRAM_INTERFACE_VERSION)
     return badInput("'program.so' was compiled for interface version " + std::to_string(version) +
-                    ", this runtime offers version " +
+                    ", this runtime offers versions " +
+                    std::to_string(MEMOPT_PROGRAM_INTERFACE_OLDEST) + " to " +
                     std::to_string(MEMOPT_PROGRAM_INTERFACE_VERSION));
   stepEntry = reinterpret_cast<decltype(stepEntry)>(symbols[Step]);
   return checkDigest();

@@ -20,7 +20,9 @@ const memopt_runtime_functions ProgramCalls::table = {MEMOPT_PROGRAM_INTERFACE_V
                                                       &ProgramCalls::start,
                                                       &ProgramCalls::wait,
                                                       &ProgramCalls::collective,
-                                                      &ProgramCalls::beginInstruction};
+                                                      &ProgramCalls::beginInstruction,
+                                                      &ProgramCalls::startCollective,
+                                                      &ProgramCalls::waitForCollective};
 
 static Session &toSession(void *opaque) { return *static_cast<Session *>(opaque); }
 
@@ -111,6 +113,22 @@ int32_t ProgramCalls::collective(void *opaque, int64_t number) {
   return answer(parts.device ? parts.device->startCollective(number)
                              : parts.collectives.run(number, *session.pool),
                 parts.failure);
+}
+
+int32_t ProgramCalls::startCollective(void *opaque, int64_t number) {
+  Session::Parts &parts = *toSession(opaque).parts;
+  return answer(parts.device ? badInput("a program for a device starts collective " +
+                                        std::to_string(number) + " beside its kernels")
+                             : parts.collectives.start(number),
+                parts.failure);
+}
+
+int32_t ProgramCalls::waitForCollective(void *opaque, int64_t number) {
+  Session::Parts &parts = *toSession(opaque).parts;
+  Status status = parts.collectives.wait(number);
+  if (parts.trace && status.isOk())
+    parts.trace->addFlight(number, parts.collectives.getTimes(number));
+  return answer(std::move(status), parts.failure);
 }
 
 int32_t ProgramCalls::beginInstruction(void *opaque, int64_t index) {

@@ -80,6 +80,8 @@ Status Session::prepareProgram(const LibraryCallFactory &createCall) {
   MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.modules));
   MEMOPT_RETURN_IF_ERROR(prepareCalls(createCall));
   MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.libraryCalls));
+  if (!parts->device)
+    MEMOPT_RETURN_IF_ERROR(parts->collectives.prepare([this] { joinThread(); }));
   return parts->device && options.communicator ? joinDevices() : Status::ok();
 }
 
@@ -195,6 +197,7 @@ Status Session::runProgram() {
   MEMOPT_RETURN_IF_ERROR(hold(parts->feed.beginStep()));
   int32_t code = isReplayed ? replayStep() : package->step(&frame);
   parts->transfers->abandon();
+  parts->collectives.abandon();
   Status status = finishProgram(code);
   parts->position.reset();
   return status;
@@ -242,6 +245,7 @@ bool Session::agree() {
     parts->refusal = parts->indices.check();
   if (!goesTogether())
     return parts->refusal.isOk();
+  parts->collectives.land();
   parts->refusal = options.communicator->agree(std::move(parts->refusal), parts->refusing);
   return parts->refusal.isOk();
 }

@@ -74,6 +74,8 @@ private:
   static int32_t start(void *session, int64_t transfer);
   static int32_t wait(void *session, int64_t transfer);
   static int32_t collective(void *session, int64_t number);
+  static int32_t startCollective(void *session, int64_t number);
+  static int32_t waitForCollective(void *session, int64_t number);
   static int32_t beginInstruction(void *session, int64_t index);
 };
 

@@ -117,3 +117,45 @@ func.func @space(%x: tensor<2xf32, #memopt.space<host>>) {
   %0 = memopt.collective <all_reduce> %x over 2 : tensor<2xf32, #memopt.space<host>> -> tensor<2xf32, #memopt.space<host>>
   return
 }
+
+// -----
+
+func.func @not_sent(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.collective_start' op sends nothing that could be in flight}}
+  %0 = memopt.collective_start <own_shard> %x over 2 : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @gather_in_place(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.collective_start' op makes its result in the bytes of its operand, as all_reduce alone can}}
+  %0 = memopt.collective_start <all_gather> %x over 2 in_place : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @argument_in_place(%x: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.collective_start' op writes over an operand that no instruction of its block makes}}
+  %0 = memopt.collective_start <all_reduce> %x over 2 in_place : tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @wrong_result(%x: tensor<9xf32>) {
+  %0 = memopt.collective_start <reduce_scatter> %x over 2 : tensor<9xf32>
+  // expected-error @+1 {{'memopt.collective_wait' op has shards of 4 elements, but 2 of them do not hold 9}}
+  %1 = memopt.collective_wait %0 : tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @token_of_a_transfer(%x: tensor<2xf32>) {
+  %0 = memopt.transfer_start %x to <host> : tensor<2xf32>
+  // expected-error @+1 {{'memopt.collective_wait' op expects the token of a collective_start}}
+  %1 = memopt.collective_wait %0 : tensor<2xf32>
+  return
+}

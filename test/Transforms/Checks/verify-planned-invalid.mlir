@@ -231,3 +231,53 @@ func.func @workspace_between(%a: tensor<4x8xf32> {memopt.offset = 0 : i64}, %b: 
   return %0 : tensor<4x4xf32>
 }
 }
+
+// -----
+
+// A collective in flight owns both ends, like a transfer.
+
+func.func @gathered_into(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+  %t = memopt.collective_start <all_gather> %x over 2 {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+  %other = test.run() {offsets = array<i64: 2048>} : () -> tensor<256xf32>
+  // expected-error @+1 {{'memopt.collective_wait' op waits for bytes that were written while they were in flight}}
+  %y = memopt.collective_wait %t {offsets = array<i64: 1024>} : tensor<512xf32>
+  return
+}
+
+// -----
+
+func.func @gathered_from(%x: tensor<256xf32> {memopt.offset = 0 : i64}) {
+  %t = memopt.collective_start <all_gather> %x over 2 {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+  %other = test.run() {offsets = array<i64: 512>} : () -> tensor<64xf32>
+  // expected-error @+1 {{'memopt.collective_wait' op waits for bytes whose source was written while in flight}}
+  %y = memopt.collective_wait %t {offsets = array<i64: 1024>} : tensor<512xf32>
+  return
+}
+
+// -----
+
+// A sum in place lies where its operand lies, and nowhere else.
+
+func.func @elsewhere() {
+  %g = test.run() {offsets = array<i64: 0>} : () -> tensor<256xf32>
+  // expected-error @+1 {{'memopt.collective_start' op goes to byte 1024, expected its operand's 0}}
+  %t = memopt.collective_start <all_reduce> %g over 2 in_place {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+  %y = memopt.collective_wait %t {offsets = array<i64: 1024>} : tensor<256xf32>
+  return
+}
+
+// -----
+
+// What arrives in a variable changes state from the start on.
+
+module attributes {memopt.planned = #memopt.planned<arena_bytes = [4096, 0, 0], lower_bound_bytes = [0, 0, 0]>} {
+  memopt.variable @w : tensor<512xf32> role <parameter> {offset = 0 : i64}
+  func.func @early_start(%x: tensor<f32> {memopt.offset = 3072 : i64}, %own: tensor<256xf32> {memopt.offset = 2048 : i64}) {
+    // expected-error @+1 {{'memopt.collective_start' op writes into 'w' before the loss was committed}}
+    %t = memopt.collective_start <all_gather> %own over 2 {number = 0 : i64, offsets = array<i64>} : tensor<256xf32>
+    memopt.commit %x {offsets = array<i64>} : tensor<f32>
+    %new = memopt.collective_wait %t {offsets = array<i64: 0>} : tensor<512xf32>
+    memopt.write %new, @w : tensor<512xf32>
+    return
+  }
+}

@@ -84,7 +84,7 @@ static const BadManifest badManifests[] = {
     {[](json &m) { m["version"] = 1; }, "has version 1, this runtime reads versions 2 and 3"},
     {[](json &m) { m["version"] = 4; }, "has version 4, this runtime reads versions 2 and 3"},
     {[](json &m) { m["program_interface_version"] = 9; },
-     "interface version 9, this runtime offers version 4"},
+     "interface version 9, this runtime offers versions 4 to 5"},
     {[](json &m) { m["instrumented"] = 1; }, "'instrumented' must be"},
     {[](json &m) { m.erase("inputs"); }, "the document lacks 'inputs'"},
     {[](json &m) { m["inputs"] = 3; }, "'inputs' must be an array, found 3"},
@@ -273,9 +273,9 @@ TEST(PackageTest, WhatCannotBeLoadedIsExplained) {
   writeFile(package + "/program.so", "text");
   expectMessage(messageFor(package), {"'program.so' does not load"});
   expectMessage(messageFor(writePackage(folder, getTinyManifest(), "TinyOlder")),
-                {"was compiled for interface version 1, this runtime offers version 4"});
+                {"was compiled for interface version 1, this runtime offers versions 4 to 5"});
   expectMessage(messageFor(writePackage(folder, getTinyManifest(), "TinyNewer")),
-                {"was compiled for interface version 99, this runtime offers version 4"});
+                {"was compiled for interface version 99, this runtime offers versions 4 to 5"});
   package = writePackage(folder, getTinyManifest(), "TinyNothing");
   expectMessage(messageFor(package), {"does not export 'memopt_program_version'"});
 }

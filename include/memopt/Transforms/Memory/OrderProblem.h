@@ -35,6 +35,9 @@ struct SpaceProblem {
   SmallVector<unsigned> buffers; ///< by buffer of the problem: the number in the kernel graph
 };
 
+/// The height of the device's arena, as plan-memory will place its buffers.
+FailureOr<int64_t> getArenaBytes(const StepModel &step, ::memopt::Cache *cache = nullptr);
+
 /// Bytes of the host for windows of the disk where no budget says more: those that an order needs,
 /// this many times, so that transfers hide behind each other.
 inline constexpr int64_t kWindowRoom = 2;

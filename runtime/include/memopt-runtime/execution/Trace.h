@@ -15,6 +15,7 @@
 #ifndef MEMOPT_RUNTIME_EXECUTION_TRACE_H
 #define MEMOPT_RUNTIME_EXECUTION_TRACE_H
 
+#include "memopt-runtime/execution/Collectives.h"
 #include "memopt-runtime/package/Manifest.h"
 #include <cstdint>
 #include <string>
@@ -34,6 +35,9 @@ public:
   /// ends the step.
   void beginInstruction(int64_t index);
 
+  /// A collective that ran beside instructions, which has just been waited for.
+  void addFlight(int64_t collective, Collectives::Times times);
+
   /// Writes all events, atomically.
   Status write(const std::string &path) const;
 
@@ -43,9 +47,14 @@ private:
     int64_t nanoseconds; ///< since the trace began
   };
 
+  struct FlightEvent {
+    int64_t collective, begin, end; ///< nanoseconds since the trace began
+  };
+
   const Manifest &manifest;
   int64_t begin;
   std::vector<Event> events;
+  std::vector<FlightEvent> flights;
 };
 
 } // namespace memopt

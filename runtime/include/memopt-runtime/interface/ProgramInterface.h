@@ -46,7 +46,9 @@
 extern "C" {
 #endif
 
-#define MEMOPT_PROGRAM_INTERFACE_VERSION 4
+/* What a program is compiled for, and the oldest that still runs: the table only grew since. */
+#define MEMOPT_PROGRAM_INTERFACE_VERSION 5
+#define MEMOPT_PROGRAM_INTERFACE_OLDEST 4
 #define MEMOPT_PROGRAM_DIGEST_SYMBOL "memopt_program_digest"
 
 /* Indices into memopt_step::arena. What lies on a disk has no address; the manifest counts it. */
@@ -111,6 +113,13 @@ typedef struct memopt_runtime_functions {
    * after the last, by programs compiled to be watched (the manifest's `instrumented`) and by no
    * others. In a repeat the indices of its body come again at each iteration. */
   int32_t (*begin_instruction)(void *session, int64_t index);
+
+  /* Since version 5. Begins entry `collective`, which runs beside the program; until its wait the program touches neither end. All,
+   * these and those of `collective`, run one after the other in the order of their calls. One that
+   * was started is waited for before it is started again. */
+  int32_t (*start_collective)(void *session, int64_t collective);
+  /* Returns when it is done; its failure is the answer here. */
+  int32_t (*wait_for_collective)(void *session, int64_t collective);
 } memopt_runtime_functions;
 
 #ifdef __cplusplus

@@ -178,6 +178,8 @@ struct TransferSpec {
 };
 
 enum class CollectiveKind { AllReduce, ReduceScatter, AllGather, OwnShard, AllToAll };
+/// As packages write it.
+std::string getName(CollectiveKind kind);
 
 /// What a program does with the other ranks, on device memory; elements are those of this rank's
 /// operand and result.
@@ -185,6 +187,7 @@ struct CollectiveSpec {
   CollectiveKind kind;
   DType dtype;
   int64_t fromOffset, toOffset, elements, resultElements;
+  bool isInFlight; ///< it starts and is waited for
 };
 
 /// Where a program checks an index.
