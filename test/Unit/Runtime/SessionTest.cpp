@@ -154,10 +154,12 @@ TEST(SessionTest, StateStartsFromItsConstantAndGroupsFollowTheSchedule) {
   LearningRateSchedule schedule;
   schedule.rate = 0.1;
   schedule.warmupSteps = 4;
-  session->setGroupRates(schedule, 1);
+  session->setGroupRates(schedule, 1, {});
   EXPECT_EQ(*getFloats(*session, "lr.1"), 0.125f);
-  session->setGroupRates(schedule, 9);
+  session->setGroupRates(schedule, 9, {});
   EXPECT_EQ(*getFloats(*session, "lr.1"), 0.5f);
+  session->setGroupRates(schedule, 9, {{"lr.1", 0.75}});
+  EXPECT_EQ(*getFloats(*session, "lr.1"), 0.75f);
 }
 
 TEST(SessionTest, OtherNumbersOfTheOptimizerFollowNoSchedule) {
@@ -171,7 +173,7 @@ TEST(SessionTest, OtherNumbersOfTheOptimizerFollowNoSchedule) {
   LearningRateSchedule schedule;
   schedule.rate = 0.1;
   schedule.warmupSteps = 4;
-  session->setGroupRates(schedule, 1);
+  session->setGroupRates(schedule, 1, {});
   EXPECT_EQ(*getFloats(*session, "hyperparameter.momentum"), 0.75f);
 }
 
