@@ -59,7 +59,7 @@ static CommonFactors factor(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
 
 /// What a chain of reshapes began with.
 static Value skipReshapes(Value value) {
-  while (isReshape(value.getDefiningOp()))
+  while (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
   return value;
 }

@@ -35,34 +35,31 @@ SmallVector<SliceRun> memopt::findSliceRuns(ValueRange pieces) {
   SmallVector<SliceRun> runs;
   for (Value piece : pieces) {
     std::optional<std::pair<Value, int64_t>> slice = getLeadingSlice(piece);
-    bool goesOn =
-        slice && !runs.empty() && runs.back().whole == slice->first &&
-        runs.back().first + static_cast<int64_t>(runs.back().pieces.size()) == slice->second &&
-        runs.back().pieces.front().getType() == piece.getType();
-    if (!goesOn)
-      runs.push_back(slice ? SliceRun{slice->first, slice->second, {}} : SliceRun());
-    runs.back().pieces.push_back(piece);
+    ArrayRef<int64_t> shape = tensorType(piece).getShape();
+    if (slice && !runs.empty() && runs.back().whole == slice->first &&
+        runs.back().first + runs.back().count == slice->second && runs.back().shape == shape) {
+      ++runs.back().count;
+      continue;
+    }
+    auto [whole, first] = slice.value_or(std::pair<Value, int64_t>());
+    runs.push_back({piece, whole, first, 1, SmallVector<int64_t>(shape)});
   }
   return runs;
 }
 
 /// All pieces of a run, one behind the other along `dim`.
 static Value joinRun(OpBuilder &builder, Location location, const SliceRun &run, int64_t dim) {
-  if (run.pieces.size() == 1)
-    return run.pieces.front();
-  auto piece = cast<RankedTensorType>(run.pieces.front().getType());
-  int64_t count = run.pieces.size();
-  Value slices = takeLeading(builder, location, run.whole, run.first, count);
-  // [count, piece], then count at its place, then both dimensions there as one.
-  SmallVector<int64_t> shape{count};
-  llvm::append_range(shape, piece.getShape());
-  slices = reshapeTo(builder, location, slices, shape);
+  if (run.count == 1)
+    return reshapeTo(builder, location, run.piece, run.shape);
+  // [count, shape], then count at its place, then both dimensions there as one.
+  SmallVector<int64_t> shape{run.count}, joined(run.shape);
+  llvm::append_range(shape, run.shape);
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(1, shape.size()));
   order.insert(order.begin() + dim, 0);
-  slices = transposeTo(builder, location, slices, order);
-  SmallVector<int64_t> joined(piece.getShape());
-  joined[dim] *= count;
-  return reshapeTo(builder, location, slices, joined);
+  joined[dim] *= run.count;
+  Value slices = takeLeading(builder, location, run.whole, run.first, run.count);
+  slices = reshapeTo(builder, location, slices, shape);
+  return reshapeTo(builder, location, transposeTo(builder, location, slices, order), joined);
 }
 
 Value memopt::joinRuns(OpBuilder &builder, Location location, ArrayRef<SliceRun> runs,

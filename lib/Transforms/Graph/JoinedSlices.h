@@ -14,11 +14,12 @@
 namespace mlir::memopt {
 
 /// Values that follow each other: slices `first`, `first + 1`, ... of the leading dimension of
-/// `whole`, each reshaped; or, where `whole` is null, one value that is no such slice.
+/// `whole`, each reshaped to `shape`; or one value that is no such slice, where `whole` is null.
 struct SliceRun {
+  Value piece; ///< the first one
   Value whole;
-  int64_t first = 0;
-  SmallVector<Value> pieces;
+  int64_t first = 0, count = 1;
+  SmallVector<int64_t> shape;
 };
 
 /// `pieces` as runs of slices.

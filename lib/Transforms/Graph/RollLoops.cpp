@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "JoinedSlices.h"
+#include "LoopBody.h"
 #include "RepeatedOps.h"
 #include "WrittenOutLoop.h"
 
@@ -96,8 +97,9 @@ public:
   /// Numbers that are drawn and indices that need a check have a place in the step. What is made of
   /// all samples stays outside, where batches may be cut.
   bool allow(Operation *op) const {
+    auto draw = dyn_cast<DrawOpInterface>(op);
     if (op->getNumRegions() || op->getNumResults() == 0 || !isPure(op) || divides(op) ||
-        isa<DrawOpInterface, BatchStatisticsOpInterface, IndexingOpInterface>(op))
+        (draw && draw.drawsNumbers()) || isa<BatchStatisticsOpInterface, IndexingOpInterface>(op))
       return false;
     return llvm::all_of(op->getResults(), [&](Value result) {
       return isa<RankedTensorType>(result.getType()) &&
