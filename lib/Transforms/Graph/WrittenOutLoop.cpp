@@ -72,7 +72,7 @@ private:
 /// good. One with products is, and one that reads slices in so many turns that the kernel would be
 /// long.
 bool WrittenOutLoop::isWorthIt() const {
-  constexpr size_t many = 32;
+  constexpr size_t many = 64;
   bool hasProducts = llvm::any_of(
       body.made, [](Operation *op) { return op->hasTrait<OpTrait::ComputedByLibrary>(); });
   auto has = [&](Kind kind) {
