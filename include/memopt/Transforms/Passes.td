@@ -60,7 +60,7 @@ def RollLoopsPass : Pass<"memopt-roll-loops", "::mlir::ModuleOp"> {
     loop. A concatenation of what the turns leave becomes the stacked result.
 
     Left written out: chains of elementwise ops without slices, which are one kernel; bodies that draw random numbers,
-    sum or normalize over samples, or index.
+    sum or normalize over samples, merge them with another dimension, or index.
 
     Losses keep their values up to the rounding of sums: the gradient of a weight is one product over all turns.
 

@@ -101,14 +101,22 @@ public:
     if (op->getNumRegions() || op->getNumResults() == 0 || !isPure(op) || divides(op) ||
         (draw && draw.drawsNumbers()) || isa<BatchStatisticsOpInterface, IndexingOpInterface>(op))
       return false;
-    return llvm::all_of(op->getResults(), [&](Value result) {
-      return isa<RankedTensorType>(result.getType()) &&
-             (!samples || samples->getReach(result) == Reach::Shared ||
-              samples->getReach(result) == Reach::Sample);
-    });
+    return llvm::all_of(op->getOperands(), [&](Value value) { return keepsSamples(value); }) &&
+           llvm::all_of(op->getResults(), [&](Value value) { return keepsSamples(value); });
   }
 
 private:
+  /// Whether samples are no part of `value`, or a dimension of it, unmerged with others: that is how a
+  /// loop's dimensions are told apart.
+  bool keepsSamples(Value value) const {
+    if (!isa<RankedTensorType>(value.getType()))
+      return false;
+    if (!samples || samples->getReach(value) == Reach::Shared)
+      return true;
+    std::optional<BatchDimension> dimension = samples->getDimension(value);
+    return dimension && dimension->inner == 1 && dimension->outer == 1;
+  }
+
   /// Integers, whose divisors are checked.
   static bool divides(Operation *op) {
     return isa<arith::DivSIOp, arith::DivUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
