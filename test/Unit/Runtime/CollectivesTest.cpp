@@ -23,6 +23,7 @@ constexpr int64_t elements = 4096, bytes = elements * int64_t(sizeof(float));
 Manifest makeManifest(int64_t ranks) {
   Manifest manifest;
   manifest.ranks = ranks;
+  manifest.arenaBytes = {};
   manifest.arenaBytes[MEMOPT_SPACE_DEVICE] = 4 * bytes;
   manifest.collectives = {
       {CollectiveKind::AllReduce, DType::F32, 0, 0, elements, elements, true},
