@@ -221,3 +221,11 @@ IntegerRange IntegerRanges::get(Value value) {
   }
   return known.find(value)->second;
 }
+
+OpOperand *mlir::memopt::getIntegerDivisor(Operation *op) {
+  if (!isa<arith::DivSIOp, arith::DivUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
+           arith::CeilDivUIOp, arith::RemSIOp, arith::RemUIOp>(op) ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
+    return nullptr;
+  return &op->getOpOperand(1);
+}

@@ -48,6 +48,9 @@ private:
   llvm::DenseMap<Value, IntegerRange> known;
 };
 
+/// The divisor of a division of tensors of integers, which must not be zero; null of other ops.
+OpOperand *getIntegerDivisor(Operation *op);
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_ANALYSIS_INTEGERRANGES_H

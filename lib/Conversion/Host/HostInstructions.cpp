@@ -69,50 +69,24 @@ struct EmitScan : HostInstructionOpInterface::ExternalModel<EmitScan, ScanOp> {
   }
 };
 
-/// The runtime knows a transfer or a collective by its number.
-static void callNumbered(HostEmitter &emitter, size_t function, Operation *op) {
-  std::optional<uint64_t> number = cast<ListedOpInterface>(op).getNumber();
-  emitter.callRuntime(function, {emitter.createNumber(static_cast<int64_t>(*number))});
-}
-
-struct EmitCollective : HostInstructionOpInterface::ExternalModel<EmitCollective, CollectiveOp> {
+/// The runtime knows a transfer or a collective by its number, that of the start where `OpTy` waits.
+template <typename OpTy, size_t function>
+struct EmitNumbered
+    : HostInstructionOpInterface::ExternalModel<EmitNumbered<OpTy, function>, OpTy> {
   LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callNumbered(emitter, offsetof(memopt_runtime_functions, collective), op);
+    Operation *start = getStart(op);
+    std::optional<uint64_t> number = cast<ListedOpInterface>(start ? start : op).getNumber();
+    emitter.callRuntime(function, {emitter.createNumber(static_cast<int64_t>(*number))});
     return success();
   }
 };
-
-struct EmitCollectiveStart
-    : HostInstructionOpInterface::ExternalModel<EmitCollectiveStart, CollectiveStartOp> {
-  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callNumbered(emitter, offsetof(memopt_runtime_functions, start_collective), op);
-    return success();
-  }
-};
-
-struct EmitCollectiveWait
-    : HostInstructionOpInterface::ExternalModel<EmitCollectiveWait, CollectiveWaitOp> {
-  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callNumbered(emitter, offsetof(memopt_runtime_functions, wait_for_collective), getStart(op));
-    return success();
-  }
-};
-
-struct EmitTransferStart
-    : HostInstructionOpInterface::ExternalModel<EmitTransferStart, TransferStartOp> {
-  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callNumbered(emitter, offsetof(memopt_runtime_functions, start), op);
-    return success();
-  }
-};
-
-struct EmitTransferWait
-    : HostInstructionOpInterface::ExternalModel<EmitTransferWait, TransferWaitOp> {
-  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
-    callNumbered(emitter, offsetof(memopt_runtime_functions, wait), getStart(op));
-    return success();
-  }
-};
+using EmitCollective = EmitNumbered<CollectiveOp, offsetof(memopt_runtime_functions, collective)>;
+using EmitCollectiveStart =
+    EmitNumbered<CollectiveStartOp, offsetof(memopt_runtime_functions, start_collective)>;
+using EmitCollectiveWait =
+    EmitNumbered<CollectiveWaitOp, offsetof(memopt_runtime_functions, wait_for_collective)>;
+using EmitTransferStart = EmitNumbered<TransferStartOp, offsetof(memopt_runtime_functions, start)>;
+using EmitTransferWait = EmitNumbered<TransferWaitOp, offsetof(memopt_runtime_functions, wait)>;
 } // namespace
 
 void mlir::memopt::registerHostInstructions(DialectRegistry &registry) {

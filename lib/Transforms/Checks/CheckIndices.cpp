@@ -22,7 +22,6 @@
 #include "memopt/Dialect/Program.h"
 #include "memopt/Transforms/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <map>
@@ -154,15 +153,6 @@ void Checker::finish() {
 //===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
-
-/// The divisor of a division of integers, or null.
-static OpOperand *getIntegerDivisor(Operation *op) {
-  if (!isa<arith::DivSIOp, arith::DivUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
-           arith::CeilDivUIOp, arith::RemSIOp, arith::RemUIOp>(op) ||
-      !isa<RankedTensorType>(op->getResult(0).getType()))
-    return nullptr;
-  return &op->getOpOperand(1);
-}
 
 static Requirement getRequirement(const IndexUse &use) {
   return {0, use.size - 1, use.ignore, use.skips ? -1 : 0, use.what};

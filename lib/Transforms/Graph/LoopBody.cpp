@@ -291,7 +291,6 @@ Value LoopBody::getCarried(Turns turns) {
 LogicalResult LoopBody::build() {
   for (size_t place = 0; place < period; ++place) {
     Operation *op = ops[place];
-    IRMapping mapping;
     SmallVector<Value> operands;
     for (unsigned number = 0; number < op->getNumOperands(); ++number) {
       SmallVector<Value> turns;

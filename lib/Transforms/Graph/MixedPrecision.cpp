@@ -141,8 +141,8 @@ private:
     return value;
   }
   void widen(Value made, Value original);
-  /// `result`, which its op gave in f32, is narrow from here on; others read it widened.
-  void setNarrow(Value result);
+  /// `value`, which was there in f32, is narrow from here on; others read it widened.
+  void setNarrow(Value value);
   RankedTensorType narrowed(Value value) const {
     return cast<RankedTensorType>(value.getType()).clone(type);
   }
@@ -208,12 +208,7 @@ void CastInserter::enter(ScanOp scan) {
         !(rounded.contains(operand) || (feedsProducts && isReached(operand))))
       continue;
     scan->setOperand(number, getNarrow(operand));
-    Type single = argument.getType();
-    argument.setType(narrowed(argument));
-    builder.setInsertionPointToStart(&body);
-    auto wide = arith::ExtFOp::create(builder, scan.getLoc(), single, argument);
-    argument.replaceAllUsesExcept(wide, wide);
-    narrow[markRounded(wide)] = argument;
+    setNarrow(argument);
   }
   for (Operation &op : body)
     if (llvm::any_of(op.getOperands(), isReached))
@@ -262,13 +257,13 @@ void CastInserter::follow(Operation *op, ArrayRef<OpOperand *> followed) {
   setNarrow(op->getResult(0));
 }
 
-void CastInserter::setNarrow(Value result) {
-  Type single = result.getType();
-  result.setType(narrowed(result));
-  builder.setInsertionPointAfterValue(result);
-  auto wide = arith::ExtFOp::create(builder, result.getLoc(), single, result);
-  result.replaceAllUsesExcept(wide, wide);
-  narrow[markRounded(wide)] = result;
+void CastInserter::setNarrow(Value value) {
+  Type single = value.getType();
+  value.setType(narrowed(value));
+  builder.setInsertionPointAfterValue(value);
+  auto wide = arith::ExtFOp::create(builder, value.getLoc(), single, value);
+  value.replaceAllUsesExcept(wide, wide);
+  narrow[markRounded(wide)] = value;
 }
 
 void CastInserter::visitElementwise(Operation *op) {

@@ -22,10 +22,10 @@
 #include "WrittenOutLoop.h"
 
 #include "memopt/Analysis/BatchModel.h"
+#include "memopt/Analysis/IntegerRanges.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/OperationSupport.h"
@@ -94,11 +94,11 @@ public:
       samples = std::move(*model);
   }
 
-  /// Numbers that are drawn and indices that need a check have a place in the step. What is made of
+  /// Numbers that are drawn, and indices and divisors that need a check, have a place in the step. What is made of
   /// all samples stays outside, where batches may be cut.
   bool allow(Operation *op) const {
     auto draw = dyn_cast<DrawOpInterface>(op);
-    if (op->getNumRegions() || op->getNumResults() == 0 || !isPure(op) || divides(op) ||
+    if (op->getNumRegions() || op->getNumResults() == 0 || !isPure(op) || getIntegerDivisor(op) ||
         (draw && draw.drawsNumbers()) || isa<BatchStatisticsOpInterface, IndexingOpInterface>(op))
       return false;
     return llvm::all_of(op->getOperands(), [&](Value value) { return keepsSamples(value); }) &&
@@ -115,12 +115,6 @@ private:
       return true;
     std::optional<BatchDimension> dimension = samples->getDimension(value);
     return dimension && dimension->inner == 1 && dimension->outer == 1;
-  }
-
-  /// Integers, whose divisors are checked.
-  static bool divides(Operation *op) {
-    return isa<arith::DivSIOp, arith::DivUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
-               arith::CeilDivUIOp, arith::RemSIOp, arith::RemUIOp>(op);
   }
 
   std::optional<BatchModel> samples;

@@ -68,9 +68,9 @@ private:
 };
 } // namespace
 
-/// Elementwise body.ops one behind the other are one kernel, whose values stay in registers: no loop is as
-/// good. One with products is, and one that reads slices in so many turns that the kernel would be
-/// long.
+/// Elementwise ops one behind the other are one kernel, whose values stay in registers: no loop is
+/// as good. One with products is, and one that reads slices in so many turns that the kernel would
+/// be long.
 bool WrittenOutLoop::isWorthIt() const {
   constexpr size_t many = 64;
   bool hasProducts = llvm::any_of(
