@@ -128,7 +128,7 @@ def check_room_files(rooms, source):
 
 def check_folders(source):
     """Folders stay small enough to be read, and each room says what it is."""
-    for base in ("lib", "include", "runtime"):
+    for base in ("lib", "include", "runtime", "test", "tools"):
         for folder in sorted(path for path in (source / base).rglob("*") if path.is_dir()):
             sources = sum(path.suffix in SUFFIXES for path in folder.iterdir())
             if sources > MOST_SOURCES:

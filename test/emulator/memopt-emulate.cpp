@@ -13,7 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Settings.h"
+#include "emulator/base/Settings.h"
 #include "options/OptionTable.h"
 #include <algorithm>
 #include <csignal>

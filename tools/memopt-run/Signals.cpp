@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Signals.h"
+#include "memopt-run/Signals.h"
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/session/Session.h"
 #include "memopt-runtime/threads/ThreadPool.h"

@@ -11,14 +11,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CompileFirst.h"
-#include "LaunchedRanks.h"
-#include "MessageRank.h"
-#include "OptionRules.h"
-#include "Ranks.h"
-#include "Run.h"
-#include "Signals.h"
-#include "Validation.h"
+#include "memopt-run/Signals.h"
+#include "memopt-run/options/CompileFirst.h"
+#include "memopt-run/options/OptionRules.h"
+#include "memopt-run/ranks/LaunchedRanks.h"
+#include "memopt-run/ranks/MessageRank.h"
+#include "memopt-run/ranks/Ranks.h"
+#include "memopt-run/run/Run.h"
+#include "memopt-run/run/Validation.h"
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "options/OptionTable.h"

@@ -21,7 +21,7 @@
 // Lifetimes: arenas, streams and events end before their device; an arena outlives the copies on
 // it.
 //
-// test/Unit/Runtime/DeviceConformance.h holds what every device must pass.
+// test/Unit/Runtime/device/DeviceConformance.h holds what every device must pass.
 //
 //===----------------------------------------------------------------------===//
 

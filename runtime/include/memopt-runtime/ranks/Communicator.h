@@ -13,7 +13,7 @@
 //
 // Sums are taken in the order of the ranks, beginning from zero, whatever the transport.
 //
-// test/Unit/Runtime/CommunicatorConformance.h holds what every transport must pass.
+// test/Unit/Runtime/ranks/CommunicatorConformance.h holds what every transport must pass.
 //
 //===----------------------------------------------------------------------===//
 

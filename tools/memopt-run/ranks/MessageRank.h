@@ -1,0 +1,58 @@
+//===- MessageRank.h - one rank over MPI ------------------------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Where processes share no memory, or were asked not to use it, each of those that mpirun or srun
+// started is a rank itself: it forks nothing, for an MPI does not live through that. They compare
+// what they were asked to do, the first prepares the run, and all begin.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_MESSAGERANK_H
+#define MEMOPT_RUN_MESSAGERANK_H
+
+#include "memopt-run/ranks/LaunchedRanks.h"
+#include "memopt-runtime/ranks/MessageRanks.h"
+#include <chrono>
+
+namespace memopt {
+
+class MessageRank {
+public:
+  /// Loads the plugin, the one that MEMOPT_MPI_PLUGIN names or memopt's own, and finds the others.
+  static StatusOr<std::unique_ptr<MessageRank>> join(const RunOptions &options,
+                                                     const LaunchedRank &self);
+
+  bool isFirst() const { return self.rank == 0; }
+  Communicator &getCommunicator() { return *communicator; }
+
+  /// Refuses tasks that differ, and models that one host alone would have compiled.
+  Status compare(const RunOptions &options, const RankTask &task);
+  /// The first: what it prepares goes on. To be called once a second or so.
+  void keepWaiting();
+  /// The first says what it prepared, and all know it.
+  StatusOr<PreparedRun> share(const PreparedRun &mine);
+
+  /// The end of this rank's run, as `status` says. `say` tells the user what is to be told here,
+  /// before the process may be ended. The result has no text.
+  Status end(const Status &status, const std::function<void(const Status &)> &say);
+
+private:
+  explicit MessageRank(LaunchedRank self) : self(std::move(self)) {}
+
+  Status warmUp();
+  StatusOr<std::string> listen(const std::string &word);
+  StatusOr<std::vector<std::string>> collectTexts(const std::string &mine);
+
+  const LaunchedRank self;
+  std::unique_ptr<MessageCommunicator> communicator;
+  std::chrono::steady_clock::time_point lastWord{};
+};
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_MESSAGERANK_H
