@@ -9,6 +9,7 @@
 #include "memopt/Pipelines/Pipelines.h"
 
 #include "memopt/Conversion/Host/HostProgram.h"
+#include "memopt/Conversion/Targets/TargetCode.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/CpuTarget.h"
 #include "memopt/Target/Cuda/CudaTarget.h"
@@ -220,6 +221,7 @@ void mlir::memopt::registerMemoptDialects(DialectRegistry &registry) {
   registerCpuTarget(registry);
   registerCudaTarget(registry);
   registerHostInstructions(registry);
+  registerTargetCode(registry);
 }
 
 void mlir::memopt::registerMemoptPipelines() {

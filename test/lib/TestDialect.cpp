@@ -8,12 +8,17 @@
 
 #include "TestDialect.h"
 
+#include "TestDevice.h"
 #include "TestOptimizer.h"
 #include "memopt/Conversion/Host/HostEmitter.h"
+#include "memopt/Conversion/Targets/TargetCode.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <filesystem>
+#include <fstream>
 
 #include "TestDialect.h.inc"
 
@@ -49,6 +54,56 @@ void TestDialect::initialize() {
 void memopt_test::registerTestDialect(DialectRegistry &registry) {
   registry.insert<TestDialect>();
   registerTestOptimizer();
+}
+
+//===----------------------------------------------------------------------===//
+// DeviceAttr
+//===----------------------------------------------------------------------===//
+
+llvm::json::Value DeviceAttr::describe() const {
+  return llvm::json::Object{{"name", "test"}, {"image", getImageName()}};
+}
+bool DeviceAttr::isDevice() const { return true; }
+StringRef DeviceAttr::getImageName() const { return "kernels.s"; }
+std::string DeviceAttr::describeMachine() const { return "a device of tests"; }
+int64_t DeviceAttr::getThreads() const { return 1; }
+llvm::json::Object DeviceAttr::describeCall(LibraryCallAttrInterface call) const {
+  return call.toJson();
+}
+bool DeviceAttr::canReadMatrix(int64_t, int64_t) const { return false; }
+bool DeviceAttr::mayWriteOverRows() const { return true; }
+
+FailureOr<SmallVector<CallImplementation>>
+DeviceAttr::getImplementations(LibraryCallAttrInterface call,
+                               function_ref<InFlightDiagnostic()> emitError) const {
+  return emitError() << "a device of tests has no library for a " << call.getKindName();
+}
+
+std::function<double(const Work &)> DeviceAttr::getCostFunction() const {
+  return [](const Work &work) { return work.operations * 1e-9; };
+}
+
+FailureOr<KernelOptions> DeviceAttr::getKernelOptions(function_ref<InFlightDiagnostic()>) const {
+  KernelOptions options;
+  options.deviceOps = &getTestDeviceOps();
+  options.device.emplace().sms = getUnits();
+  return options;
+}
+
+LogicalResult DeviceAttr::convertKernels(ModuleOp kernels) const {
+  return convertToLLVMDialect(kernels);
+}
+
+Emission DeviceAttr::emitText(ModuleOp kernels, std::string &text) const {
+  return emitTestDeviceText(kernels, text);
+}
+
+Emission DeviceAttr::writeImage(ModuleOp kernels, StringRef folder) const {
+  std::string text;
+  if (Emission end = emitText(kernels, text); end != Emission::Done)
+    return end;
+  std::ofstream(std::filesystem::path(folder.str()) / getImageName().str()) << text;
+  return Emission::Done;
 }
 
 //===----------------------------------------------------------------------===//

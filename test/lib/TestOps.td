@@ -14,6 +14,7 @@
 #define MEMOPT_TEST_LIB_TESTOPS_TD
 
 include "memopt/Conversion/Host/HostInterfaces.td"
+include "memopt/Conversion/Targets/TargetCode.td"
 include "memopt/Dialect/KernelOps.td"
 include "mlir/IR/AttrTypeBase.td"
 
@@ -33,6 +34,18 @@ def Test_MachineAttr : AttrDef<Test_Dialect, "Machine", [DeclareAttrInterfaceMet
     `roomy` wants 8192 bytes, `tight` 2048 and one and a half times as long, `bare` none and three times as long. An
     operation takes a nanosecond, a byte nothing.
   }];
+}
+
+def Test_DeviceAttr : AttrDef<Test_Dialect, "Device", [
+    DeclareAttrInterfaceMethods<TargetAttrInterface,
+      ["describe", "isDevice", "getImageName", "describeMachine", "getThreads", "getImplementations", "describeCall",
+       "canReadMatrix", "mayWriteOverRows", "getCostFunction"]>,
+    DeclareAttrInterfaceMethods<TargetCodeAttrInterface, ["getKernelOptions", "convertKernels", "emitText", "writeImage"]>]> {
+  let mnemonic = "device";
+  let summary = "A family of GPUs of its own, whose kernels become text";
+  let description = [{ `units` are its multiprocessors. It has no libraries, so it computes no library call. }];
+  let parameters = (ins "int64_t":$units);
+  let assemblyFormat = "`<` struct(params) `>`";
 }
 
 def Test_RunOp : Op<Test_Dialect, "run", [

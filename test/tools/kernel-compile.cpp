@@ -12,13 +12,18 @@
 // `test.result_buffers` on the function says which operand's buffer each result takes.
 //
 // With --chip the kernels are a device's, those of library calls among them: the output is PTX, bitcode (--bitcode) or a cubin
-// (--cubin), and --print-schedule also prints what is launched for each kernel.
+// (--cubin), and --print-schedule also prints what is launched for each kernel. With --of-target they are those of the device
+// that the module's memopt.target names, whose text is the output,
+// or whose image goes to the folder that -o names.
 //
 //===----------------------------------------------------------------------===//
 
+#include "TestDialect.h"
 #include "memopt/Conversion/Kernels/KernelLowering.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Conversion/Targets/TargetCode.h"
 #include "memopt/Conversion/Threads/Nvvm/DeviceCode.h"
+#include "memopt/Conversion/Threads/Nvvm/NvvmOps.h"
 #include "memopt/Target/Cuda/CudaTarget.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -119,7 +124,7 @@ int main(int argc, char **argv) {
       printLLVM("print-llvm-dialect"), printLoops("print-loops"), alwaysParallel("always-parallel"),
       timing("timing");
   cl::opt<std::string> processor("processor", cl::init("native")), chip("chip", cl::init(""));
-  cl::opt<bool> bitcode("bitcode"), cubin("cubin");
+  cl::opt<bool> bitcode("bitcode"), cubin("cubin"), ofTarget("of-target");
   cl::opt<int> sms("sms", cl::init(132));
   cl::opt<unsigned> threads("jobs", cl::init(2));
   cl::ParseCommandLineOptions(argc, argv, "compiles memopt kernels alone\n");
@@ -138,6 +143,8 @@ int main(int argc, char **argv) {
                   scf::SCFDialect, tensor::TensorDialect, vector::VectorDialect>();
   registerUpstreamInterfaces(registry);
   registerCudaTarget(registry);
+  registerTargetCode(registry);
+  memopt_test::registerTestDialect(registry);
   MLIRContext context(registry);
   context.loadAllAvailableDialects();
   OwningOpRef<ModuleOp> source = parseSourceFile<ModuleOp>(input, &context);
@@ -155,8 +162,21 @@ int main(int argc, char **argv) {
   if (alwaysParallel)
     options.serialCost = 0;
   options.vectorBytes = getVectorBytes(*cpu);
-  if (!chip.empty())
+  if (!chip.empty()) {
     options.device.emplace().sms = sms;
+    options.deviceOps = &getNvvmOps();
+  }
+  TargetCodeAttrInterface target;
+  if (ofTarget) {
+    auto found = getTargetCode(*source);
+    if (failed(found))
+      return 1;
+    target = *found;
+    FailureOr<KernelOptions> own = target.getKernelOptions([&] { return source->emitError(); });
+    if (failed(own))
+      return 1;
+    options = *own;
+  }
   options.scheduleOutput = printSchedule ? &llvm::outs() : nullptr;
   OwningOpRef<ModuleOp> program = ModuleOp::create(UnknownLoc::get(&context));
   KernelLowering lowering(*program, options);
@@ -172,7 +192,7 @@ int main(int argc, char **argv) {
         name += "_" + std::to_string(number);
       if (printSchedule)
         printLaunches(name, *callee);
-      if (chip.empty())
+      if (!options.device)
         addExport(*program, name, kernel, *callee);
     }
     for (auto call : function.getOps<LibraryCallOp>()) {
@@ -193,6 +213,14 @@ int main(int argc, char **argv) {
       return 1;
     lap("convert");
     program->print(llvm::outs());
+  }
+  if (target) {
+    if (!output.empty())
+      return target.writeImage(*program, output) == Emission::Done ? 0 : 1;
+    std::string text;
+    Emission end = target.emitText(*program, text);
+    llvm::outs() << text;
+    return end == Emission::Done ? 0 : 1;
   }
   if (!chip.empty())
     return writeDeviceCode(*program, {chip, bitcode}, cubin, output) ? 0 : 1;

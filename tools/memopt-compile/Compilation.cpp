@@ -468,7 +468,7 @@ StatusCode Compilation::writeFrontier() {
 
 StatusCode Compilation::writePackage() {
   if (options.emit == Emit::Ptx) {
-    StatusCode code = mlir::memopt::printPtx(*module, llvm::outs());
+    StatusCode code = mlir::memopt::printDeviceText(*module, llvm::outs());
     return code == StatusCode::Ok ? finishOutput() : code;
   }
   if (options.emit == Emit::Llvm)

@@ -39,8 +39,8 @@ struct ProgramOptions {
 /// Prints the program's module in the LLVM dialect, and then the module of a device's kernels.
 LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out);
 
-/// Prints the PTX of a device's kernels.
-::memopt::StatusCode printPtx(ModuleOp planned, raw_ostream &out);
+/// Prints a device's kernels as text: PTX of NVIDIA's. Fails, with a diagnostic, for a processor.
+::memopt::StatusCode printDeviceText(ModuleOp planned, raw_ostream &out);
 
 /// The path of a file in a folder.
 std::string getPathIn(StringRef folder, StringRef name);

@@ -22,7 +22,6 @@
 #include "memopt/Conversion/Core/Schedule/KernelAliasing.h"
 #include "memopt/Conversion/Loops/LoopFunctions.h"
 #include "memopt/Conversion/Threads/Attention/AttentionLaunches.h"
-#include "memopt/Conversion/Threads/Nvvm/NvvmOps.h"
 #include "memopt/Conversion/Threads/ThreadKernels.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -155,7 +154,7 @@ FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel
   if (loopRules)
     buildLoopFunctions(functions, graph, *schedule, *loopRules, options.serialCost);
   else
-    addLaunches(body, buildThreadKernels(functions, getNvvmOps(), graph, *schedule, *threadRules,
+    addLaunches(body, buildThreadKernels(functions, *options.deviceOps, graph, *schedule, *threadRules,
                                          aliases, alignment, deviceKernels.size()));
   return body;
 }
@@ -196,7 +195,7 @@ FailureOr<KernelFunction> KernelLowering::lower(LibraryCallOp call) {
   llvm::interleaveComma(call.getOperandOffsets(), os);
   auto [entry, isNew] = calls.try_emplace(key, LoweredBody{name, {}});
   if (isNew) {
-    addLaunches(entry->second, buildAttentionKernels(program, call, attention, getNvvmOps(), name,
+    addLaunches(entry->second, buildAttentionKernels(program, call, attention, *options.deviceOps, name,
                                                      number, deviceKernels.size()));
     ++numFunctions;
   }

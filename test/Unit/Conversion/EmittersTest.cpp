@@ -9,6 +9,7 @@
 #include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Kernels/KernelLowering.h"
 #include "memopt/Conversion/Loops/LoopEmitter.h"
+#include "memopt/Conversion/Threads/Nvvm/NvvmOps.h"
 #include "memopt/Conversion/Threads/ThreadEmitter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -291,6 +292,7 @@ private:
 TEST_F(Emitters, AcceptWhatKernelsAllow) {
   KernelOptions processor, device;
   device.device.emplace().sms = 132;
+  device.deviceOps = &getNvvmOps();
   int allowed = 0;
   for (unsigned seed = 0; seed < 150; ++seed) {
     std::string text = RandomKernel(seed).write();

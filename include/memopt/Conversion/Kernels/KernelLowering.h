@@ -31,6 +31,7 @@
 
 namespace mlir::memopt {
 
+class DeviceOps;
 class ElementGraph;
 class LoopScheduleRules;
 class ScheduleRules;
@@ -45,8 +46,9 @@ struct KernelOptions {
   /// Stages that cost less, in scalar instructions, stay on one thread: starting others would take
   /// longer.
   double serialCost = 40000;
-  /// The device that the functions are for; none: a processor.
+  /// The device that the functions are for, and its operations; none: a processor.
   std::optional<DeviceMachine> device;
+  const DeviceOps *deviceOps = nullptr;
   /// Where to print each kernel's loops; null for nowhere.
   raw_ostream *scheduleOutput = nullptr;
 };
