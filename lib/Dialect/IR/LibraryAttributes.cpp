@@ -13,6 +13,8 @@
 
 #include "memopt/Dialect/Memopt.h"
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -23,15 +25,8 @@ namespace json = llvm::json;
 // Shared
 //===----------------------------------------------------------------------===//
 
-static SmallVector<int64_t> getRowMajorStrides(ArrayRef<int64_t> extents) {
-  SmallVector<int64_t> strides(extents.size(), 1);
-  for (size_t dim = extents.size(); dim-- > 1;)
-    strides[dim - 1] = strides[dim] * extents[dim];
-  return strides;
-}
-
 static BufferView getContiguous(ArrayRef<int64_t> extents, Type type) {
-  return {SmallVector<int64_t>(extents), getRowMajorStrides(extents), type};
+  return {SmallVector<int64_t>(extents), computeStrides(extents), type};
 }
 
 static BufferView getStrided(ArrayRef<int64_t> extents, ArrayRef<int64_t> strides, Type type) {

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Dialect/ScalarWeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -56,28 +57,12 @@ private:
     double points = 1;
     for (unsigned loop : used.set_bits())
       points *= static_cast<double>(sizes[loop]);
-    if (double weight = getFunctionWeight(op))
+    if (double weight = getScalarWeights(getScalarCost(op.getName())).exponentials)
       work.functions += weight * points;
     else
       work.operations += getOperationWeight(op) * points;
     for (Value result : op.getResults())
       loops[result] = used;
-  }
-
-  /// In exponentials, as generated code computes them; 0 when the op is a cheap one.
-  static double getFunctionWeight(Operation &op) {
-    switch (getScalarCost(op.getName())) {
-    case ScalarCost::None:
-    case ScalarCost::Simple:
-      return 0;
-    case ScalarCost::Division:
-      return 0.25;
-    case ScalarCost::Series:
-      return 1;
-    case ScalarCost::Call:
-      return 2;
-    }
-    llvm_unreachable("all costs are listed");
   }
 
   /// A vector holds the more elements the smaller they are: operations count in those of 32 bits.

@@ -10,11 +10,11 @@
 
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Utils/ScalarFormula.h"
-#include "memopt/Transforms/Utils/StridedView.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -139,7 +139,7 @@ static Value convert(ImplicitLocOpBuilder &b, Value value, Type elementType) {
 
 static Value createElementNumber(ImplicitLocOpBuilder &b, ArrayRef<int64_t> shape) {
   Value number = createIntConstant(b, b.getIndexType(), 0);
-  for (auto [dim, stride] : llvm::enumerate(getPackedStrides(shape)))
+  for (auto [dim, stride] : llvm::enumerate(computeStrides(shape)))
     number = arith::AddIOp::create(
         b, number,
         arith::MulIOp::create(b, linalg::IndexOp::create(b, dim),

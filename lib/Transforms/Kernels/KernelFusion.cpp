@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelFusion.h"
+#include "memopt/Dialect/ScalarWeights.h"
 #include "memopt/Transforms/Utils/GenericBuilder.h"
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
@@ -39,19 +40,7 @@ double mlir::memopt::getScalarWork(Operation *op) {
     return 0;
   if (isa<tensor::ExtractOp>(op))
     return 1;
-  switch (getScalarCost(op->getName())) {
-  case ScalarCost::None:
-    return 0;
-  case ScalarCost::Simple:
-    return 0.2;
-  case ScalarCost::Division:
-    return 1;
-  case ScalarCost::Series:
-    return 4;
-  case ScalarCost::Call:
-    return 20;
-  }
-  llvm_unreachable("all costs are listed");
+  return getScalarWeights(getScalarCost(op->getName())).again;
 }
 
 double mlir::memopt::getPoints(ArrayRef<int64_t> domain) {

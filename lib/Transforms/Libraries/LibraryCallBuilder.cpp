@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 
@@ -142,7 +143,7 @@ SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute
   if (order)
     shape = llvm::map_to_vector(*order, [&](int64_t dim) { return type.getDimSize(dim); });
   shapes.push_back(shape);
-  SmallVector<int64_t> padded = padLines(shape, unit), strides = getPackedStrides(padded);
+  SmallVector<int64_t> padded = padLines(shape, unit), strides = computeStrides(padded);
   resultTypes.push_back(RankedTensorType::get(padded, type.getElementType()));
   if (!order)
     return strides;

@@ -12,12 +12,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
-#include "memopt/Transforms/Utils/StridedView.h"
 
 #include "memopt/Dialect/Philox.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 #include <cmath>
 
@@ -69,7 +69,7 @@ static Lowered lowerRandom(OpType op, ImplicitLocOpBuilder &b,
     Type wide = inner.getI64Type();
     bool isPart = op.getFirst() != nullptr;
     SmallVector<int64_t> strides =
-        isPart ? SmallVector<int64_t>(*op.getStrides()) : getPackedStrides(type.getShape());
+        isPart ? SmallVector<int64_t>(*op.getStrides()) : computeStrides(type.getShape());
     Words words{inner,
                 isPart ? convertTo(inner, x[2], wide) : createIntConstant(inner, wide, 0),
                 createElementNumber(inner, strides),
@@ -184,7 +184,7 @@ static Lowered lowerStochasticRound(StochasticRoundOp op, ImplicitLocOpBuilder &
         Type wide = inner.getI64Type();
         Words words{inner,
                     createIntConstant(inner, wide, 0),
-                    createElementNumber(inner, getPackedStrides(type.getShape())),
+                    createElementNumber(inner, computeStrides(type.getShape())),
                     convertTo(inner, x[1], wide),
                     convertTo(inner, x[2], wide),
                     static_cast<int64_t>(op.getId())};

@@ -11,21 +11,15 @@
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
 
-SmallVector<int64_t> mlir::memopt::getPackedStrides(ArrayRef<int64_t> shape) {
-  SmallVector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;)
-    strides[i - 1] = strides[i] * shape[i];
-  return strides;
-}
-
 bool StridedView::isPacked() const {
   if (offset != 0 || ShapedType::getNumElements(shape) != tensorType(buffer).getNumElements())
     return false;
-  for (auto [size, stride, packed] : llvm::zip_equal(shape, strides, getPackedStrides(shape)))
+  for (auto [size, stride, packed] : llvm::zip_equal(shape, strides, computeStrides(shape)))
     if (size != 1 && stride != packed)
       return false;
   return true;
@@ -33,7 +27,7 @@ bool StridedView::isPacked() const {
 
 StridedView mlir::memopt::getPackedView(Value value) {
   ArrayRef<int64_t> shape = tensorType(value).getShape();
-  return {value, 0, SmallVector<int64_t>(shape), getPackedStrides(shape)};
+  return {value, 0, SmallVector<int64_t>(shape), computeStrides(shape)};
 }
 
 /// The strides of `to`, a reshape of `source`. From the last dimension on, sizes of both are

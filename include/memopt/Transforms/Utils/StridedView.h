@@ -30,9 +30,6 @@ struct StridedView {
   bool isPacked() const;
 };
 
-/// Strides of a packed row-major tensor.
-SmallVector<int64_t> getPackedStrides(ArrayRef<int64_t> shape);
-
 /// The furthest buffer of which `value` is a strided view; at worst `value` itself.
 StridedView getStridedView(Value value);
 

@@ -15,7 +15,7 @@
 
 #include "memopt/Conversion/Core/Schedule/SumOrder.h"
 
-#include "memopt/Interfaces/MemoptInterfaces.h"
+#include "memopt/Dialect/ScalarWeights.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -93,22 +93,6 @@ double StageCost::priceOfAddress(const IndexExpr &address, std::optional<AtomId>
   return stride ? numbers.strided : numbers.scattered;
 }
 
-static double weigh(ScalarCost cost) {
-  switch (cost) {
-  case ScalarCost::None:
-    return 0;
-  case ScalarCost::Simple:
-    return 1;
-  case ScalarCost::Division:
-    return 4;
-  case ScalarCost::Series:
-    return 16;
-  case ScalarCost::Call:
-    return 30;
-  }
-  llvm_unreachable("all costs are listed");
-}
-
 double StageCost::getWeight(NodeId id, std::optional<AtomId> vector) const {
   const ElementNode &node = graph.getNode(id);
   switch (node.kind) {
@@ -119,7 +103,7 @@ double StageCost::getWeight(NodeId id, std::optional<AtomId> vector) const {
   case ElementNode::Index:
     return priceOfAddress(node.address, vector) > 1 ? 8 : 0.2;
   case ElementNode::Apply:
-    return weigh(getScalarCost(*node.name));
+    return getScalarWeights(getScalarCost(*node.name)).instructions;
   default:
     return 0;
   }
