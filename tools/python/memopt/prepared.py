@@ -47,6 +47,12 @@ def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Itera
             parameter.requires_grad_(True)
 
 
+def _list_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for path, inner in module.named_modules():
+        front = path.partition(".")[2]
+        yield from ((f"{front}.{key}" if front else key, value) for key, value in vars(inner).items())
+
+
 class Archive:
     """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, what it was
     traced for, and the words for all that. With `pads` it takes fewer samples than the example has, where that changes
@@ -57,7 +63,9 @@ class Archive:
 
     def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool, pads: bool = False):
         watch = observed(module.modules())
-        before, sources = list_numbers(module), DrawingSources()
+        places = list(captures.find_reads(module).list_places())
+        before = list_numbers(places)
+        sources = DrawingSources([*((place.path, value) for place, value in places), *_list_attributes(module)])
         program = export.export_program(module, example, training, watch)
         #: Whose random numbers of Python, or of NumPy, the trace has drawn.
         self.drawn_once = sources.list_drawn()
@@ -66,7 +74,7 @@ class Archive:
             self.padding = find_padding(program, example, lambda batch: export.export_program(module, batch, training))
             if isinstance(self.padding, Padding) and self.padding.has_mask:
                 program = self.padding.make_masked()
-        self.guards = Guards(module, watch.reads, training, before)
+        self.guards = Guards(module, watch, training, before)
         self.draws = find_draws(program)
         self.written = set(program.graph_signature.buffers_to_mutate.values())
         read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
@@ -138,6 +146,13 @@ class Model:
                 if id(tensor) in trained or f"captured.{name}" in self.archive.written:
                     names.setdefault(name, f"captured.{name}")
         return names
+
+    def list_written(self) -> Iterator[tuple[str, Mapping, str]]:
+        """Parameters and buffers that the program writes."""
+        alone = {(id(holder), key) for _, holder, key in self.list_read_alone()}
+        for name, holder, key in list_tensor_places(self.module, self.archive.names.__contains__):
+            if (id(holder), key) not in alone:
+                yield self.shared.get(name, name), holder, key
 
     def get_words(self, options: Mapping[str, Any]) -> list[str]:
         return self.options.get_words() + write_options(options)

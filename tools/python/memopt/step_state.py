@@ -40,10 +40,20 @@ class StepState:
         self._take_over()
 
     def _take_over(self) -> None:
-        self._read_alone.mark()
+        self._note_same()
         write_model(self._session, self._prepared.get_tensors())
         write_optimizer_state(self._prepared.options, self._session, self.optimizer.state)
         self._begin_average()
+
+    def _note_same(self) -> None:
+        """Model and optimizer have what the step has."""
+        self._note_same_model()
+        self._state.mark()
+
+    def _note_same_model(self) -> None:
+        self._read_alone.mark()
+        self._trained.mark()
+        self._model_changes = self._session.changes
 
     def _begin_average(self) -> None:
         """Before its first update it is the model."""
@@ -80,9 +90,12 @@ class StepState:
             for names, value in self._read_variables(encoded=False):
                 for tensor in [tensors[name] for name in names if name in tensors][:1]:
                     tensor.copy_(as_complex(value, tensor).reshape(tensor.shape))
-        self._read_alone.mark()
         for parameter, entry in state.items():
             self.optimizer.state[parameter] = entry
+        if optimizer:
+            self._note_same()
+        else:
+            self._note_same_model()
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all state, in PyTorch's forms: {"model": …, "optimizer": …, "step": N}.
@@ -145,6 +158,7 @@ class StepState:
                               {parameter: entries[index] for index, parameter in number_parameters(self.optimizer) if index in entries})
         self._write_average(state, tensors)
         self._session.step = state["step"]
+        self._session.note_change()
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""

@@ -75,6 +75,10 @@ class _SharedStep(Step):
         raise BadInput(f"step '{self._name}': {change}; the program has that built in: make the steps again, with "
                        "memopt.compile_steps")
 
+    def _reset_state(self) -> None:
+        raise BadInput(f"step '{self._name}': the optimizer's state has been emptied, and steps that share a session cannot begin "
+                       "it anew: make the steps again, with memopt.compile_steps")
+
     def reload(self) -> None:
         self._take_over()
 
