@@ -73,6 +73,7 @@ def in_step():
     for change in (*CHANGES, reset_statistics):
         compare(change)
     compare(load_other, optimizer_too=False)
+    compare(step_in_pytorch)  # a last batch, say
     compare(lambda model, _: [nn.init.normal_(parameter, 0, 0.1, generator=torch.Generator().manual_seed(3))
                               for parameter in model.parameters()], before=0)
 

@@ -81,7 +81,8 @@ class OptimizerInputs:
 
 
 class OptimizerState:
-    """Whether `optimizer.state` is what it was: the same tensors of the same parameters. What is written to one is not seen."""
+    """Whether `optimizer.state` is what it was: the same tensors of the same parameters. What is written to these is told by
+    `was_written` alone."""
 
     def __init__(self, optimizer: torch.optim.Optimizer):
         self._optimizer = optimizer
@@ -91,8 +92,14 @@ class OptimizerState:
 
     def mark(self) -> None:
         """What there is now is known."""
-        self._known = self._list()
+        self._known, self._versions = self._list(), self._list_versions()
         self.watch, self._looks = Watch(), Backoff()
+
+    def was_written(self) -> bool:
+        return self._list_versions() != self._versions
+
+    def _list_versions(self) -> list[int]:
+        return [value._version for entry in self._optimizer.state.values() for value in entry.values() if torch.is_tensor(value)]
 
     def _list(self) -> list[tuple]:
         return [(parameter, [*entry.items()]) for parameter, entry in self._optimizer.state.items()]

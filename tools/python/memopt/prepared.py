@@ -111,6 +111,7 @@ class Model:
         self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
         #: Own names of variables, and what they are called where several steps share them.
         self.shared: dict[str, str] = {}
+        self.called: dict[str, str] = {}  #: the same for all of the module's names
 
     def make_again(self, batch: Any = None) -> Model:
         """As things are now, for batches of another shape if one is given."""
@@ -158,14 +159,16 @@ class Model:
         return self.options.get_words() + write_options(options)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers by all of their names in the program."""
-        tensors = {**dict(self.module.named_parameters(remove_duplicate=False)),
-                   **dict(self.module.named_buffers(remove_duplicate=False))}
-        return {self.shared.get(name, name): tensor for name, tensor in tensors.items()} | tensors if self.shared else tensors
+        """Parameters and buffers by all of their names in the module."""
+        return {**dict(self.module.named_parameters(remove_duplicate=False)), **dict(self.module.named_buffers(remove_duplicate=False))}
 
-    def share_names(self, shared: Mapping[str, str]) -> None:
-        """Calls variables by the names that they have among several steps."""
-        self.shared = dict(shared)
+    def get_shared_tensors(self) -> dict[str, torch.Tensor]:
+        """The same by the names that they have in the session. Another step's tensor may have a name of the module's."""
+        return {self.called.get(name, name): tensor for name, tensor in self.get_tensors().items()}
+
+    def share_names(self, shared: Mapping[str, str], called: Mapping[str, str]) -> None:
+        """Calls variables by the names that they have among several steps; `called` has those that the program does not read, too."""
+        self.shared, self.called = dict(shared), dict(called)
         self.options.parameters = {**self.options.parameters, **{shared[name]: parameter for name, parameter
                                                                  in self.options.parameters.items() if name in shared}}
 

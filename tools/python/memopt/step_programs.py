@@ -111,7 +111,8 @@ class StepPrograms:
         #: Of the session, when the model had what it has.
         self._model_changes = -1
         #: The buffers that the step reads, by the model's names: `step.buffers["beta"] = 0.3`.
-        self.buffers = Buffers(state, {name.removeprefix("net.").removeprefix("captured."): variable["name"]
+        own = {called: name for name, called in prepared.called.items()}
+        self.buffers = Buffers(state, {own.get(name, name).removeprefix("net.").removeprefix("captured."): variable["name"]
                                        for name, variable in by_name.items() if variable["role"] == "buffer"},
                                self._write_tensor)
         draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
@@ -177,7 +178,7 @@ class StepPrograms:
         padding = self._prepared.archive.padding
         why = f"; the samples are not padded: {padding}" if self._settings.ragged == "pad" and isinstance(padding, str) else ""
         _log.warning("compiling program %s for batches of %s%s", name, describe_shapes(find_shapes(prepared.example)), why)
-        prepared.share_names(self._prepared.shared)
+        prepared.share_names(self._prepared.shared, self._prepared.called)
         options = {**self._options, "accumulative_counts": count} if fewer else self._options
         if fewer:
             options.pop("gradient_accumulation_steps", None)
@@ -269,6 +270,8 @@ class StepPrograms:
                                "gives the model the step's, or after that to drop what was written")
             self._write_tensor(name, tensor)
         self._trained.mark()
+        if is_same and self._state.was_written():  # the optimizer has made steps in PyTorch
+            self._take_state()
 
     def _take_state(self) -> None:
         """Another state that was loaded into the optimizer."""
