@@ -19,11 +19,12 @@ from .batches import BatchLayout
 from .differences import DrawingSources, find_draws
 from .errors import BadInput
 from .gradients import check_optimizer
-from .guards import Guards, list_numbers, list_tensor_places
+from .guards import Guards, list_numbers
 from .keywords import write_options
 from .optimizers import OptimizerOptions, unwrap_optimizer
 from .padding import Padding, find_padding
 from .reads import observed
+from .tensors import list_tensor_places
 from .tools import run_compiler
 from .words import ProgramWords
 

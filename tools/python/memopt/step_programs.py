@@ -16,7 +16,6 @@ from torch import nn
 from .averages import Averages, BufferAverages
 from .differences import warn_of_differences
 from .errors import BadInput
-from .guards import TensorInputs
 from .inputs import Buffers, OptimizerState
 from .internals import is_autocast_on
 from .keywords import write_options
@@ -25,6 +24,7 @@ from .prepared import Model
 from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
 from .settings import BUILT_IN, Settings
 from .step_state import is_of_model, write_model
+from .tensors import TensorInputs
 from .transfer import move_state
 from .watch import Look
 from .workspace import Counter, Request, State, Workspace, describe_shape
