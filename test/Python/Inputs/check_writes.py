@@ -124,7 +124,7 @@ def states():
 
 def several_steps():
     """Steps over one state put it back in turn; none takes that for a change."""
-    one, two = make(), make(1)
+    one = make()
     both = nn.Sequential(one[0], nn.Linear(3, 3))
     steps = memopt.compile_steps({
         "one": memopt.Training(one[0], F.cross_entropy, DATA, optimizer=one[1]),
