@@ -57,7 +57,7 @@ def make_look(prepared: Model) -> Callable[[], bool]:
     session = types.SimpleNamespace(manifest={"variables": []}, set_rate=lambda *_: None)
     numbers = OptimizerInputs(prepared.options, session)
     numbers.write()
-    look = watch.Look([TensorInputs(prepared.list_read_alone()), TensorInputs(prepared.list_written()),
+    look = watch.Look([TensorInputs(prepared.list_read_alone()), TensorInputs(prepared.list_written(), is_whole=False),
                        OptimizerState(prepared.options.optimizer), prepared.archive.guards, prepared.options])
     return lambda: look.holds() and numbers.are_written()
 

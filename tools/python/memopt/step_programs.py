@@ -105,8 +105,8 @@ class StepPrograms:
                    for name in variable["names"]}
         self._read_alone = TensorInputs((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_read_alone()
                                         if name in by_name)
-        self._trained = TensorInputs((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_written()
-                                     if name in by_name and "encoding" not in by_name[name])
+        self._trained = TensorInputs(((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_written()
+                                     if name in by_name and "encoding" not in by_name[name]), is_whole=False)
         self._state = OptimizerState(self.optimizer)
         #: Of the session, when the model had what it has.
         self._model_changes = -1

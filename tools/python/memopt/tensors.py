@@ -21,7 +21,9 @@ _NO_TENSOR = torch.empty(0)  # in the place of one that is gone
 class TensorInputs:
     """Tensors of a module by their names in the program; whoever changes one changes the step's."""
 
-    def __init__(self, tensors: Iterable[tuple[str, Mapping, str]]):
+    def __init__(self, tensors: Iterable[tuple[str, Mapping, str]], is_whole: bool = True):
+        """`is_whole`: of small tensors all bytes are compared, whoever writes them."""
+        self._is_whole = is_whole
         #: Names in the program, and where the tensors lie.
         self._names, self._dicts, self._keys = [], [], []
         for name, holder, key in tensors:
@@ -45,7 +47,7 @@ class TensorInputs:
             return False
         if self._looks.is_due():
             watch = Watch()
-            if all(key in holder and watch.add_entry(holder, key, holder[key]) and watch.add_version(holder[key])
+            if all(key in holder and watch.add_entry(holder, key, holder[key]) and watch.add_version(holder[key], self._is_whole)
                    for holder, key in zip(self._dicts, self._keys)):
                 watch.finish()
                 self.watch = watch

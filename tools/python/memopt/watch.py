@@ -27,6 +27,7 @@ from .errors import Error
 from .internals import count_hooks
 from .reads import ABSENT
 from .runtime import Watched, load_are_unchanged
+from .stamps import MOST_BYTES
 
 __all__ = ["Backoff", "Look", "Watch"]
 
@@ -304,9 +305,9 @@ class Watch:
         return bool(_load() and needs and None not in places) and all(
             self._add(_Fact(needs, place, 0, int(tensor.requires_grad), 0xff, True), tensor) for place, tensor in zip(places, tensors))
 
-    def add_version(self, tensor: torch.Tensor) -> bool:
+    def add_version(self, tensor: torch.Tensor, is_whole: bool = True) -> bool:
         """The tensor is not written to, nor given other memory by `.data`; the bytes of a number on the host, and the first and
-        last ones of other tensors, are compared too."""
+        last ones of other tensors, are compared too: all of a small tensor, if `is_whole`."""
         counter, storage = _find_counter(), _find_storage()
         if not (_load() and counter and storage) or tensor.layout is not torch.strided:
             return False
@@ -319,9 +320,10 @@ class Watch:
             address, inside = tensor.data_ptr() & ~7, tensor.data_ptr() & 7  # a word of its page
             mask = ((1 << bits) - 1) << 8 * inside
             self._add(_Fact(0, address, 0, _read_word(address) & mask, mask, stage=1))
-        elif tensor.device.type == "cpu" and tensor.nbytes >= 2 * _WORD and tensor.is_contiguous():
-            # PyTorch does not count what is written through `.data`; that nearly always changes the first or last numbers.
-            for address in (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes - _WORD):
+        elif tensor.device.type == "cpu" and tensor.nbytes >= _WORD and tensor.is_contiguous():
+            # PyTorch does not count what is written through `.data`.
+            first, last = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes - _WORD
+            for address in {*(range(first, last, _WORD) if is_whole and tensor.nbytes <= MOST_BYTES else ()), first, last}:
                 self._add(_Fact(0, address, 0, _read_word(address), stage=1))
         return True
 
