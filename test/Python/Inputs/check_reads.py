@@ -187,6 +187,18 @@ def containers():
     differs(lambda model: model.modes.add("double"), "modes", Holding)
     differs(lambda model: model.last.append(3.0), "last", Holding)
 
+    class Calling(Net):
+        def __init__(self):
+            super().__init__()
+            self.calls = [torch.tanh]
+
+        def forward(self, x):
+            x = super().forward(x)
+            for call in self.calls:
+                x = call(x)
+            return x
+    differs(lambda model: model.calls.append(torch.sigmoid), "calls", Calling)
+
 
 def default_type():
     """PyTorch's type of new tensors."""

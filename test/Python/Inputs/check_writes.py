@@ -122,6 +122,26 @@ def states():
     compare(lambda model, optimizer: optimizer.state.clear())
 
 
+def statistics_in_forward():
+    """Running statistics that forward reads behind their norm are numbers to the gradient."""
+    class Shifted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.last = nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            x = self.norm(self.first(x))
+            return self.last(torch.tanh(x + self.norm.running_mean))
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(Shifted())
+    optimizers = [torch.optim.SGD(model.parameters(), 0.3, momentum=0.9) for model in models]
+    step = memopt.compile(models[0], F.cross_entropy, DATA, optimizer=optimizers[0])
+    for _ in range(4):
+        assert_near(step(DATA), step_in_pytorch(models[1], optimizers[1]))
+
+
 def several_steps():
     """Steps over one state put it back in turn; none takes that for a change."""
     one = make()
@@ -135,4 +155,4 @@ def several_steps():
             steps.sync()
 
 
-run_cases([in_step, behind, other_types, states, several_steps])
+run_cases([in_step, behind, other_types, states, statistics_in_forward, several_steps])

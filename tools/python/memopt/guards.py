@@ -108,7 +108,8 @@ class _QuickLook:
     """Whether plain values, objects and entries of dicts are the ones that they were. That one is another may mean nothing."""
 
     def __init__(self, watched: Iterable[_Watched], entries: Iterable[tuple[Mapping, str, Any]], orders: Iterable[tuple[Mapping, list]],
-                 modules: Iterable[nn.Module], methods: Iterable[tuple[type, str]], tensors: _Watched):
+                 modules: Iterable[nn.Module], methods: Iterable[tuple[type, str]], tensors: _Watched,
+                 lists: Iterable[list]):
         self.watch = Watch()
         self._kinds: dict[tuple[type, str], bool] = {}  # classes and attributes, whether they are watched
         self._left: list[tuple[Place, Any]] = []  # what the watch does not take
@@ -118,7 +119,7 @@ class _QuickLook:
         for holder, key, value in entries:
             self._add(Place(key, holder, key), value)
         self._orders = [(holder, keys) for holder, keys in orders if not self.watch.add_version_of(holder)]
-        self._takes = all(map(self.watch.add_class, modules)) and all(self._add_method(*method) for method in methods)
+        self._takes = all(map(self.watch.add_class, modules)) and all(map(self.watch.add_items, lists)) and all(self._add_method(*method) for method in methods)
         self._has_tensors = all(self._add_tensor(place, value) for place, value in zip(tensors.list_places(), tensors.values))
         self.watch.finish()
         self._places = [place for place, _ in self._left]
@@ -165,6 +166,10 @@ def _is_same(now: Any, before: Any) -> bool:
     return now is before or isinstance(now, MUTABLE) and now == before
 
 
+def _has_items(now: list, items: list) -> bool:
+    return len(now) == len(items) and all(map(operator.is_, now, items))
+
+
 class Guards:
     """The values that `module`, a step as it was traced, has read; `observed` has seen it trace.
 
@@ -175,6 +180,7 @@ class Guards:
                  before: Mapping[tuple[str, int], Any] = types.MappingProxyType({})):
         self._plain, self._objects, self._tensors = _Watched(), _Watched(), _Watched()
         self._is_training = is_training
+        self._calls: list[tuple[list, str, list]] = []  # lists of what is called, and copies of them
         #: Numbers that forward itself has changed: a counter, say.
         self.counters: list[str] = []
         #: Modules that stood in another mode than the one that they were traced in.
@@ -251,6 +257,7 @@ class Guards:
                 and all(holder.get(key, ABSENT) is value for holder, key, _, value in self._entries)
                 and all(list(holder) == keys for holder, _, keys in self._orders)
                 and all(type(module) is kind for module, _, kind in self._kinds)
+                and all(_has_items(now, items) for now, _, items in self._calls)
                 and all(getattr(kind, name, None) is method for (kind, name), method in self._methods.items()))
 
     def _add_read(self, place: Place, value: Any, step: nn.Module, code: Reads) -> None:
@@ -311,6 +318,8 @@ class Guards:
             self._tensors.add(place, name, value)
         elif not isinstance(value, (types.ModuleType, type, dict, list, tuple)):
             self._objects.add(place, name, value)
+        elif isinstance(value, list) and value and all(map(callable, value)):
+            self._calls.append((value, name, list(value)))  # layers, say
 
     def hold(self) -> bool:
         """Whether all is as it was."""
@@ -346,7 +355,7 @@ class Guards:
         plain.__dict__.update(vars(self._plain), values=self._plain.read())
         entries = [(holder, key, part) for holder, key, _, part in (*self._parts, *self._entries)]
         return _QuickLook((plain, self._objects), entries, [(holder, keys) for holder, _, keys in self._orders],
-                          [module for module, *_ in self._kinds], self._methods, self._tensors)
+                          [module for module, *_ in self._kinds], self._methods, self._tensors, [items for items, *_ in self._calls])
 
     def find_change(self) -> Change | str | None:
         """The first value that is another; a mode that has become the one that was traced is none."""
@@ -378,6 +387,9 @@ class Guards:
                 added = [key for key in holder if key not in keys]
                 return Change(_name(path, added[0]), _GONE, holder[added[0]]) if added else (
                     f"the order of {_name(path, 'modules')} is another than the one that the step was compiled for")
+        for now, name, items in self._calls:
+            if not _has_items(now, items):
+                return f"{name.removesuffix(',')} has other items than the step was compiled for"
         for module, name, kind in self._kinds:
             if type(module) is not kind:
                 return Change(name, kind.__name__, type(module).__name__)
