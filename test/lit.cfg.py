@@ -42,6 +42,12 @@ config.substitutions.append(("%clang", compiler or "clang++"))
 cpuinfo = "/proc/cpuinfo"
 if os.path.exists(cpuinfo) and "avx512dq" in open(cpuinfo).read():
     config.available_features.add("avx512")
+# What one test alone wants has to be free, not only there.
+memory = "/proc/meminfo"
+if os.path.exists(memory):
+    available = next((int(line.split()[1]) for line in open(memory) if line.startswith("MemAvailable")), 0)
+    if available >= 10 << 20:
+        config.available_features.add("memory-10gib")
 # The emulated device, where it is built (x86-64).
 if os.path.exists(os.path.join(config.memopt_obj_root, "bin/memopt-emulate")):
     config.available_features.add("emulator")

@@ -213,7 +213,7 @@ typedef struct memopt_watched {
 } memopt_watched;
 
 /* 1 where the words of all parts are what they were, or else 0. Holds no lock, and calls `look_up`
-   alone. */
+   alone. Behind a part that differs nothing is read, so that a part may lie where one before says. */
 int32_t memopt_are_unchanged(const memopt_watched *parts, int64_t count);
 
 #ifdef __cplusplus

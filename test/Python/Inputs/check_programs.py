@@ -182,4 +182,26 @@ def uniform_averages():
         refuses(memopt.BadInput, words, memopt.compile, model, F.cross_entropy, make_rows(0), optimizer=adam(model), **wrong)
 
 
-run_cases([shapes, new_shapes, smaller_batches, several_steps, averages, uniform_averages])
+def equal_names():
+    """Models that call their parameters alike share nothing: values, buffers, state dicts."""
+    ours, theirs = [make_net(), Net()], [make_net(), Net()]
+    theirs[1].load_state_dict(ours[1].state_dict())
+    optimizers, others = list(map(adam, ours)), list(map(adam, theirs))
+    steps = memopt.compile_steps({name: memopt.Training(model, F.cross_entropy, make_rows(0), optimizer=optimizer)
+                                  for name, model, optimizer in zip("ab", ours, optimizers)})
+    for i in range(4):
+        for name, model, optimizer in zip("ab", theirs, others):
+            assert_near(steps[name](make_rows(i)), step_in_pytorch(model, optimizer, make_rows(i)))
+    state = steps.state_dict()
+    assert list(steps["b"].buffers) == list(steps["a"].buffers)
+    steps.sync()
+    for own, other, name in zip(ours, theirs, "ab"):
+        for key, value in own.state_dict().items():
+            torch.testing.assert_close(value, other.state_dict()[key], rtol=1e-4, atol=1e-5)
+            assert torch.equal(state[name]["model"][key], value)
+    losses = [steps[name](make_rows(5)) for name in "ab"]
+    steps.load_state_dict(state)
+    assert [steps[name](make_rows(5)) for name in "ab"] == losses
+
+
+run_cases([shapes, new_shapes, smaller_batches, several_steps, equal_names, averages, uniform_averages])

@@ -10,7 +10,8 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -46,22 +47,34 @@ def find_draws(program: torch.export.ExportedProgram) -> list[str]:
 
 
 class DrawingSources:
-    """The generators of Python and NumPy that a whole process shares."""
+    """The generators of Python and NumPy that a whole process shares, and those among values that a step reads, by their paths."""
 
-    def __init__(self):
+    def __init__(self, values: Iterable[tuple[str, Any]] = ()):
+        self._own = {path: value for path, value in values if _find_state(value) is not None}
         self._states = self._read()
 
-    @staticmethod
-    def _read() -> dict[str, bytes]:
+    def _read(self) -> dict[str, bytes]:
         states = {"random": pickle.dumps(random.getstate())}
         numpy = sys.modules.get("numpy")  # who has not loaded it has not drawn
         if numpy is not None:
             states["numpy.random"] = pickle.dumps(numpy.random.get_state())
-        return states
+        return {**states, **{path: pickle.dumps(_find_state(value)()) for path, value in self._own.items()}}
 
     def list_drawn(self) -> list[str]:
         """Those that have gone on."""
         return [name for name, state in self._read().items() if self._states.get(name, state) != state]
+
+
+def _find_state(value: Any) -> Callable[[], Any] | None:
+    """What reads the state of a generator; None where it is none."""
+    if isinstance(value, random.Random):
+        return value.getstate
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.random.RandomState):
+        return value.get_state
+    if numpy is not None and isinstance(value, numpy.random.Generator):
+        return lambda: value.bit_generator.state
+    return (lambda: bytes(value.get_state())) if isinstance(value, torch.Generator) else None
 
 
 def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], drawn_once: Sequence[str],

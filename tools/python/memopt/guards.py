@@ -3,15 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a program was compiled for: the numbers, modes and objects that forward and loss read besides tensors.
 
-A program has their values of when it was traced. `Guards` compares them before each step, in lists that are made once;
-tensors that a step reads and never writes are inputs, and what was written to them is passed on (`TensorInputs`).
+A program has their values of when it was traced. `Guards` compares them before each step, in lists that are made once.
 """
 
 from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -19,11 +18,11 @@ from torch import nn
 
 from .captures import find_reads
 from .hooks import HookWatch
-from .reads import Place, Reads, is_plain
+from .reads import ABSENT, MUTABLE, Place, Reads, is_fixed, is_plain, observed
 from .stamps import is_array, stamp
-from .watch import ABSENT, Backoff, Watch
+from .watch import Backoff, Watch
 
-__all__ = ["Change", "Guards", "TensorInputs", "list_tensor_places"]
+__all__ = ["Change", "Guards", "list_numbers"]
 
 
 _GONE = object()
@@ -51,8 +50,8 @@ def _show(value: Any) -> str:
 
 
 def _copy(value: Any) -> Any:
-    """Lists may change in place."""
-    return [_copy(part) for part in value] if isinstance(value, list) else value
+    """Lists, sets and the like may change in place."""
+    return [_copy(part) for part in value] if isinstance(value, list) else type(value)(value) if isinstance(value, MUTABLE) else value
 
 
 def _name(path: str, attribute: str) -> str:
@@ -105,66 +104,83 @@ class _Watched:
                 *(Place("", cell, None) for cell in self.cells), *self.others]
 
 
-def _is_fixed(value: Any) -> bool:
-    """Whether a plain value stays equal to itself."""
-    return all(map(_is_fixed, value)) if isinstance(value, tuple) else not isinstance(value, list)
-
-
 class _QuickLook:
     """Whether plain values, objects and entries of dicts are the ones that they were. That one is another may mean nothing."""
 
-    def __init__(self, plain: _Watched, objects: _Watched, entries: Iterable[tuple[Mapping, str, Any]], lists: Iterable[Mapping],
-                 kinds: Iterable[type]):
-        self._watch = Watch()
+    def __init__(self, watched: Iterable[_Watched], entries: Iterable[tuple[Mapping, str, Any]], orders: Iterable[tuple[Mapping, list]],
+                 modules: Iterable[nn.Module], methods: Iterable[tuple[type, str]], tensors: _Watched,
+                 lists: Iterable[list]):
+        self.watch = Watch()
         self._kinds: dict[tuple[type, str], bool] = {}  # classes and attributes, whether they are watched
         self._left: list[tuple[Place, Any]] = []  # what the watch does not take
-        for watched in (plain, objects):
-            for place, value in zip(watched.list_places(), watched.values):
-                self._add(place, value, watched is objects or _is_fixed(value))
+        for some in watched:
+            for place, value in zip(some.list_places(), some.values):
+                self._add(place, value)
         for holder, key, value in entries:
-            self._add(Place(key, holder, key), value, True)
-        self._takes = all(map(self._watch.add_size, lists)) and all(self._watch.add_class_attribute(kind, "forward", kind.forward)
-                                                                    for kind in kinds)
-        self._watch.finish()
+            self._add(Place(key, holder, key), value)
+        self._orders = [(holder, keys) for holder, keys in orders if not self.watch.add_version_of(holder)]
+        self._takes = all(map(self.watch.add_class, modules)) and all(map(self.watch.add_items, lists)) and all(self._add_method(*method) for method in methods)
+        self._has_tensors = all(self._add_tensor(place, value) for place, value in zip(tensors.list_places(), tensors.values))
+        self.watch.finish()
         self._places = [place for place, _ in self._left]
         self._values = [_copy(value) for _, value in self._left]
-        self.holds = bool if not self._takes else self._look_at_all if self._left else self._watch.holds
+        #: Whether the watch sees all that there is to see.
+        self.is_all = self._takes and self._has_tensors and not self._left and not self._orders
+        self.holds = bool if not self._takes else self._look_at_all if self._left or self._orders else self.watch.holds
 
-    def _add(self, place: Place, value: Any, is_fixed: bool) -> None:
+    def _add_method(self, kind: type, name: str) -> bool:
+        if (kind, name) not in self._kinds:
+            self._kinds[kind, name] = self.watch.add_class_attribute(kind, name, getattr(kind, name))
+        return self._kinds[kind, name]
+
+    def _add_tensor(self, place: Place, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and self._takes_place(place, value) and self.watch.add_version(value)
+
+    def _add(self, place: Place, value: Any) -> None:
+        is_list = type(value) is list and all(map(is_fixed, value))
+        if not ((is_list or is_fixed(value)) and self._takes_place(place, value) and (not is_list or self.watch.add_items(value))):
+            self._left.append((place, value))
+
+    def _takes_place(self, place: Place, value: Any) -> bool:
         holder = place.holder
-        if is_fixed and place.parent is None:
-            if isinstance(holder, types.CellType) and self._watch.add_cell(holder, value):
-                return
-            if place.is_entry and self._watch.add_entry(holder, place.key, value):
-                return
-            # Modules of a kind have an attribute of their class together, until one has its own.
-            if isinstance(holder, nn.Module) and place.key not in vars(holder):
-                kind = type(holder), place.key
-                if kind not in self._kinds:
-                    self._kinds[kind] = self._watch.add_class_attribute(*kind, value)
-                if self._kinds[kind] and self._watch.add_entry(vars(holder), place.key, ABSENT):
-                    return
-        self._left.append((place, value))
+        if place.parent is not None:
+            return False
+        if isinstance(holder, types.CellType):
+            return self.watch.add_cell(holder, value)
+        if place.is_entry:
+            return self.watch.add_entry(holder, place.key, value)
+        if isinstance(holder, type):
+            return self.watch.add_class_attribute(holder, place.key, value)
+        # Modules of a kind have an attribute of their class together, until one has its own.
+        if isinstance(holder, nn.Module) and place.key not in vars(holder):
+            return self._add_method(type(holder), place.key) and self.watch.add_entry(vars(holder), place.key, ABSENT)
+        return False
 
     def _look_at_all(self) -> bool:
-        return bool(self._watch.holds()) and all(map(_is_same, [place.get() for place in self._places], self._values))
+        return (bool(self.watch.holds()) and all(map(_is_same, [place.get() for place in self._places], self._values))
+                and all(list(holder) == keys for holder, keys in self._orders))
 
 
 def _is_same(now: Any, before: Any) -> bool:
-    """By identity, but for lists, which may change in place."""
-    return now is before or isinstance(now, list) and now == before
+    """By identity, but for what may change in place."""
+    return now is before or isinstance(now, MUTABLE) and now == before
+
+
+def _has_items(now: list, items: list) -> bool:
+    return len(now) == len(items) and all(map(operator.is_, now, items))
 
 
 class Guards:
-    """The values that `module`, a step as it was traced, has read; `reads` are those of `observed`.
+    """The values that `module`, a step as it was traced, has read; `observed` has seen it trace.
 
     `is_training` is the mode that it was traced in, `before` what `list_numbers` gave in front of it.
     """
 
-    def __init__(self, module: nn.Module, reads: Mapping[tuple[int, str], Any], is_training: bool,
+    def __init__(self, module: nn.Module, observed: observed, is_training: bool,
                  before: Mapping[tuple[str, int], Any] = types.MappingProxyType({})):
         self._plain, self._objects, self._tensors = _Watched(), _Watched(), _Watched()
         self._is_training = is_training
+        self._calls: list[tuple[list, str, list]] = []  # lists of what is called, and copies of them
         #: Numbers that forward itself has changed: a counter, say.
         self.counters: list[str] = []
         #: Modules that stood in another mode than the one that they were traced in.
@@ -179,9 +195,17 @@ class Guards:
                 self._add_read(place, value, module, code)
         paths = {id(inner): path for path, inner in module.named_modules()}
         modules = {id(inner): inner for inner in module.modules()}
-        for (number, attribute), first in reads.items():
+        #: Entries of dicts that are to be the same objects, or not there; methods by their classes.
+        self._entries: list[tuple[dict, str, str, Any]] = []
+        self._methods: dict[tuple[type, str], Any] = {}
+        for (number, attribute), first in observed.reads.items():
             self._add_attribute(modules[number], paths[number], attribute, first, code)
+        for number, attribute in observed.absent:
+            self._add_absent(modules[number], paths[number], attribute)
+        self._entries += [(holder, key, f"'{path}', which the step reads,", ABSENT) for path, holder, key in code.absent
+                          if key not in holder]
         self._add_parts(module)
+        self._number_type = torch.get_default_dtype()
         for watched in (self._plain, self._objects, self._tensors):
             watched.finish()
         self._identities = [id(value) for value in self._objects.values]
@@ -192,10 +216,9 @@ class Guards:
     def _add_parts(self, module: nn.Module) -> None:
         """Modules and the parameters that are trained; others are inputs."""
         self._parts: list[tuple[Mapping, str, str, Any]] = []
-        #: Where there was none, a tensor may come; modules may be added to what runs all that it has.
-        self._absent: list[tuple[Mapping, str, str]] = []
-        self._lists: list[tuple[Mapping, str, set[str]]] = []
-        self._forwards: dict[type, Callable] = {}
+        #: What runs all modules that it has runs them in their order.
+        self._orders: list[tuple[Mapping, str, list[str]]] = []
+        self._kinds: list[tuple[nn.Module, str, type]] = []
         owners: list[tuple[str, Any]] = []
         for path, inner in module.named_modules():
             if not path:
@@ -203,14 +226,17 @@ class Guards:
             for holder in (inner._modules, inner._parameters):
                 self._parts += [(holder, key, _name(path, key), part) for key, part in holder.items()
                                 if isinstance(part, nn.Module) or part is not None and part.requires_grad]
-            self._absent += [(holder, key, _name(path, key)) for holder in (inner._parameters, inner._buffers)
-                             for key, part in holder.items() if part is None]
+            # Where there was none, a tensor may come.
+            self._entries += [(holder, key, _name(path, key), None) for holder in (inner._parameters, inner._buffers)
+                              for key, part in holder.items() if part is None]
             if isinstance(inner, (nn.Sequential, nn.ModuleList, nn.ModuleDict)):
-                self._lists.append((inner._modules, path, set(inner._modules)))
-            self._forwards[type(inner)] = type(inner).forward
+                self._orders.append((inner._modules, path, list(inner._modules)))
+            self._entries.append((vars(inner), "forward", _name(path, "forward"), vars(inner).get("forward", ABSENT)))
+            self._methods[type(inner), "forward"] = type(inner).forward
+            self._kinds.append((inner, _name(path, "__class__"), type(inner)))
             owners.append((f"'{path.partition('.')[2]}'" if "." in path else _name(path, "forward"), inner))
             owners += [(_name(path, key), part) for key, part in inner._parameters.items() if part is not None]
-        self._hooks = HookWatch(owners)
+        self._hooks = HookWatch([*owners, ("PyTorch", torch.nn.modules.module)])
         self._holders = list({id(holder): holder for holder, *_ in self._parts}.values())
         # Equal numbers of one element are equal; of other tensors only the same one is.
         single = [(holder, key) for holder, key, _, part in self._parts
@@ -228,9 +254,11 @@ class Guards:
     def _has_parts(self) -> bool:
         """Whether modules and parameters are the same; dicts of them are compared in one go, by identity first."""
         return (self._holders == self._held and self._identify_single() == self._single
-                and all(holder.get(key) is None for holder, key, _ in self._absent)
-                and all(len(holder) == len(keys) for holder, _, keys in self._lists)
-                and all(kind.forward is forward for kind, forward in self._forwards.items()))
+                and all(holder.get(key, ABSENT) is value for holder, key, _, value in self._entries)
+                and all(list(holder) == keys for holder, _, keys in self._orders)
+                and all(type(module) is kind for module, _, kind in self._kinds)
+                and all(_has_items(now, items) for now, _, items in self._calls)
+                and all(getattr(kind, name, None) is method for (kind, name), method in self._methods.items()))
 
     def _add_read(self, place: Place, value: Any, step: nn.Module, code: Reads) -> None:
         self._add(place, f"'{place.path}', which the step reads,", value)
@@ -253,7 +281,12 @@ class Guards:
             if isinstance(now, (int, float)) and not isinstance(now, bool) and now != first and now == now:
                 self.counters.append(name)
                 return
-        elif isinstance(getattr(type(module), attribute, None), property) or not is_plain(first):
+        elif isinstance(method := getattr(type(module), attribute, None), types.FunctionType):
+            if not type(module).__module__.startswith("torch.nn."):
+                self._methods[type(module), attribute] = method
+                self._entries.append((own, attribute, name, ABSENT))
+            return
+        elif isinstance(method, property) or not is_plain(first):
             return  # what a property reads is seen as well
         elif type(module).__module__.startswith("torch.nn."):
             return
@@ -261,6 +294,11 @@ class Guards:
             place = Place(attribute, module, attribute)
         for inner, value in code.expand(place, self._seen):
             self._add(inner, _name(path, inner.path), value)
+
+    def _add_absent(self, module: nn.Module, path: str, attribute: str) -> None:
+        if path:
+            holders = vars(module), module._parameters, module._buffers, module._modules
+            self._entries += [(holder, attribute, _name(path, attribute), ABSENT) for holder in holders if attribute not in holder]
 
     def _add_mode(self, own: Mapping, path: str, name: str, traced: bool) -> None:
         if own["training"] != traced:
@@ -280,11 +318,13 @@ class Guards:
             self._tensors.add(place, name, value)
         elif not isinstance(value, (types.ModuleType, type, dict, list, tuple)):
             self._objects.add(place, name, value)
+        elif isinstance(value, list) and value and all(map(callable, value)):
+            self._calls.append((value, name, list(value)))  # layers, say
 
     def hold(self) -> bool:
         """Whether all is as it was."""
         try:
-            if not self._hooks.hold():
+            if not self._hooks.hold() or torch.get_default_dtype() is not self._number_type:
                 return False
             if self._quick is None or not self._quick.holds():
                 if not self._compare():
@@ -295,6 +335,15 @@ class Guards:
         except Exception:  # something is gone
             return False
 
+    @property
+    def watch(self) -> Watch:
+        """All of `hold` but the hooks and the default type, where `is_all` says so."""
+        return self._quick.watch if self._quick else Watch()
+
+    @property
+    def is_all(self) -> bool:
+        return self._quick is not None and self._quick.is_all
+
     def _compare(self) -> bool:
         return (self._plain.read() == self._plain.values
                 and self._has_parts()
@@ -304,9 +353,9 @@ class Guards:
         """At what there is now, which equals what was compiled."""
         plain = _Watched()
         plain.__dict__.update(vars(self._plain), values=self._plain.read())
-        entries = [*((holder, key, part) for holder, key, _, part in self._parts),
-                   *((holder, key, None) for holder, key, _ in self._absent)]
-        return _QuickLook(plain, self._objects, entries, [holder for holder, *_ in self._lists], self._forwards)
+        entries = [(holder, key, part) for holder, key, _, part in (*self._parts, *self._entries)]
+        return _QuickLook((plain, self._objects), entries, [(holder, keys) for holder, _, keys in self._orders],
+                          [module for module, *_ in self._kinds], self._methods, self._tensors, [items for items, *_ in self._calls])
 
     def find_change(self) -> Change | str | None:
         """The first value that is another; a mode that has become the one that was traced is none."""
@@ -330,75 +379,29 @@ class Guards:
         for holder, key, name, old in self._parts:
             if holder.get(key) is not old:
                 return Change(name, old, holder.get(key, _GONE))
-        for holder, key, name in self._absent:
-            if holder.get(key) is not None:
-                return Change(name, None, holder[key])
-        for holder, path, keys in self._lists:
-            for key in holder.keys() - keys:
-                return Change(_name(path, key), _GONE, holder[key])
-        for kind, forward in self._forwards.items():
-            if kind.forward is not forward:
-                return Change(f"{kind.__name__}.forward", forward, kind.forward)
+        for holder, key, name, old in self._entries:
+            if (new := holder.get(key, ABSENT)) is not old:
+                return Change(name, _GONE if old is ABSENT else old, _GONE if new is ABSENT else new)
+        for holder, path, keys in self._orders:
+            if list(holder) != keys:
+                added = [key for key in holder if key not in keys]
+                return Change(_name(path, added[0]), _GONE, holder[added[0]]) if added else (
+                    f"the order of {_name(path, 'modules')} is another than the one that the step was compiled for")
+        for now, name, items in self._calls:
+            if not _has_items(now, items):
+                return f"{name.removesuffix(',')} has other items than the step was compiled for"
+        for module, name, kind in self._kinds:
+            if type(module) is not kind:
+                return Change(name, kind.__name__, type(module).__name__)
+        for (kind, name), method in self._methods.items():
+            if getattr(kind, name, None) is not method:
+                return Change(f"{kind.__name__}.{name}", method, getattr(kind, name, _GONE))
+        if torch.get_default_dtype() is not self._number_type:
+            return Change("torch's default type (torch.set_default_dtype)", self._number_type, torch.get_default_dtype())
         self._keep_parts()  # what is not trained may be another
         return None
 
 
-def list_numbers(module: nn.Module) -> dict[tuple[str, int], Any]:
-    """The plain values that the code of model and loss reads outside of modules, by path and holder."""
-    return {(place.path, id(place.holder)): _copy(value) for place, value in find_reads(module).list_places()
-            if is_plain(value) and value == value}
-
-
-class TensorInputs:
-    """Tensors of a module that a step reads and never writes: whoever changes one changes the step's."""
-
-    def __init__(self, tensors: Iterable[tuple[str, Mapping, str]]):
-        #: Names in the program, and where the tensors lie.
-        self._names, self._dicts, self._keys = [], [], []
-        for name, holder, key in tensors:
-            self._names.append(name)
-            self._dicts.append(holder)
-            self._keys.append(key)
-        self.mark()
-
-    def mark(self) -> None:
-        """What the tensors hold now is known."""
-        self._stamps = self._read()
-        self._watch, self._looks = Watch(), Backoff()
-
-    def hold(self) -> bool:
-        """Whether nothing has changed."""
-        if not self._names or self._watch.holds():
-            return True
-        if self._read() != self._stamps:
-            return False
-        if self._looks.is_due():
-            watch = Watch()
-            if all(watch.add_entry(holder, key, holder[key]) and watch.add_version(holder[key])
-                   for holder, key in zip(self._dicts, self._keys)):
-                watch.finish()
-                self._watch = watch
-        return True
-
-    def _read(self) -> list[int]:
-        return stamp(list(map(operator.getitem, self._dicts, self._keys)))
-
-    def take_changes(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Name and tensor of what has changed since."""
-        now = self._read()
-        count = len(self._names)
-        for number, (name, holder, key) in enumerate(zip(self._names, self._dicts, self._keys)):
-            if now[number::count] != self._stamps[number::count]:
-                yield name, holder[key]
-        self._stamps = now
-        self._watch = Watch()
-
-
-def list_tensor_places(module: nn.Module, names: Callable[[str], bool]) -> Iterator[tuple[str, Mapping, str]]:
-    """Names of the module's tensors that `names` accepts, with the dicts that hold them."""
-    for path, inner in module.named_modules():
-        for holder in (inner._parameters, inner._buffers):
-            for key, tensor in holder.items():
-                name = f"{path}.{key}" if path else key
-                if tensor is not None and names(name) and not tensor.is_inference():
-                    yield name, holder, key
+def list_numbers(places: Iterable[tuple[Place, Any]]) -> dict[tuple[str, int], Any]:
+    """The plain values among what the code of model and loss reads outside of modules, by path and holder."""
+    return {(place.path, id(place.holder)): _copy(value) for place, value in places if is_plain(value) and value == value}

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 
 from .errors import BadInput
 from .optimizers import OptimizerOptions, read_tensor
+from .reads import is_fixed
 from .runtime import Session
+from .watch import Backoff, Watch
 
-__all__ = ["Buffers", "OptimizerInputs"]
+__all__ = ["Buffers", "OptimizerInputs", "OptimizerState"]
 
 
 class OptimizerInputs:
@@ -29,11 +31,29 @@ class OptimizerInputs:
         """The session may have other numbers than those that were written."""
         self._written: list[tuple] = []
         self._has_tensors = False  # which may have another value without being another
+        self._watch, self._looks = Watch(), Backoff()
         self.rates: list[float] = []  #: of the last step, by group
 
     def are_written(self) -> bool:
         """Whether the session has the numbers that the groups have now."""
-        return not self._has_tensors and list(map(self._options.read_settings, self._options.optimizer.param_groups)) == self._written
+        if self._has_tensors:
+            return False
+        if self._watch.holds():
+            return True
+        values = list(map(self._options.read_settings, self._options.optimizer.param_groups))
+        if values != self._written:
+            return False
+        if self._looks.is_due():
+            self._watch = self._look(values)
+        return True
+
+    def _look(self, values: Sequence[tuple]) -> Watch:
+        """At the groups' numbers, which are those that were written."""
+        watch = Watch()
+        if all(is_fixed(value) and watch.add_entry(group, key, value) for group, own in zip(self._options.optimizer.param_groups, values)
+               for key, value in zip(self._options.setting_keys, own)):
+            watch.finish()
+        return watch
 
     def find_refusal(self) -> str | None:
         """A number that cannot take effect in this program, as a sentence."""
@@ -54,9 +74,54 @@ class OptimizerInputs:
                         self._session.set_rate(name, float(part))
         self._has_tensors = any(torch.is_tensor(part) for group in values for value in group
                                 for part in (value if isinstance(value, (tuple, list)) else (value,)))
+        self._watch = Watch()
         # Lists may change in place.
         self._written = [tuple(tuple(value) if isinstance(value, list) else value for value in group) for group in values]
         self.rates = [float(group[0]) for group in values]
+
+
+class OptimizerState:
+    """Whether `optimizer.state` is what it was: the same tensors of the same parameters. What is written to these is told by
+    `was_written` alone."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer):
+        self._optimizer = optimizer
+        self.mark()
+
+    is_all = True  #: The watch sees all that `hold` does.
+
+    def mark(self) -> None:
+        """What there is now is known."""
+        self._known, self._versions = self._list(), self._list_versions()
+        self.watch, self._looks = Watch(), Backoff()
+
+    def was_written(self) -> bool:
+        return self._list_versions() != self._versions
+
+    def _list_versions(self) -> list[int]:
+        return [value._version for entry in self._optimizer.state.values() for value in entry.values() if torch.is_tensor(value)]
+
+    def _list(self) -> list[tuple]:
+        return [(parameter, [*entry.items()]) for parameter, entry in self._optimizer.state.items()]
+
+    def hold(self) -> bool:
+        if self.watch.holds():
+            return True
+        now = self._list()
+        if len(now) != len(self._known) or not all(map(_is_same_entry, now, self._known)):
+            return False
+        if self._looks.is_due():
+            watch, state = Watch(), self._optimizer.state
+            if watch.add_entry(vars(self._optimizer), "state", state) and all(map(watch.add_version_of, (state, *state.values()))):
+                watch.finish()
+                self.watch = watch
+        return True
+
+
+def _is_same_entry(now: tuple, before: tuple) -> bool:
+    (parameter, values), (known, old) = now, before
+    return (parameter is known and len(values) == len(old)
+            and all(key == other and value is last for (key, value), (other, last) in zip(values, old)))
 
 
 class Buffers(MutableMapping):

@@ -42,11 +42,12 @@ def count_hooks() -> int:
 
 
 _HOOK_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks", "_post_accumulate_grad_hooks",
-                "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+                "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_global_forward_pre_hooks", "_global_forward_hooks",
+                "_global_backward_pre_hooks", "_global_backward_hooks")
 
 
 def list_hooks(owner: Any) -> list[int]:
-    """The numbers of the hooks of a module, a tensor or an optimizer that a step would call."""
+    """The numbers of the hooks of a module, a tensor or an optimizer that a step would call, or of all modules."""
     return [number for table in _HOOK_TABLES for number in getattr(owner, table, None) or ()]
 
 

@@ -153,7 +153,8 @@ class OptimizerOptions:
         self.held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
         self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
-        self._watch, self._looks = Watch(), Backoff()
+        #: All of `hold` but the hooks.
+        self.watch, self.is_all, self._looks = Watch(), True, Backoff()
         self._hooks = HookWatch([("the optimizer", self.optimizer)])
         # Whether a momentum is 0 decides whether there is state.
         compiled = [key for key in self.optimizer.defaults if key == "muon" or key not in _INPUTS and key not in _IMPLEMENTATION]
@@ -162,7 +163,7 @@ class OptimizerOptions:
         self._compiled = [self._read_compiled(group) for group in self.optimizer.param_groups]
         #: Keys of groups that are inputs of the program; `read_settings` gives their values, and behind them the others'.
         self.input_keys = ["lr", *(key for key in self.counterpart.options if key in _INPUTS)]
-        every = [*self.input_keys, *compiled]
+        self.setting_keys = every = [*self.input_keys, *compiled]
         self.read_settings = operator.itemgetter(*every) if len(every) > 1 else lambda group: (group["lr"],)
 
     def _read_group(self, number: int) -> dict[str, Any]:
@@ -191,7 +192,7 @@ class OptimizerOptions:
         """Whether the optimizer has the parameters that were compiled, and trains those that it did."""
         if not self._hooks.hold():
             return False
-        if self._watch.holds():
+        if self.watch.holds():
             return True
         holds = ([id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]] == self._identities
                  and list(map(_needs_gradient, self.held)) == self._flags)
@@ -207,7 +208,7 @@ class OptimizerOptions:
                  and all(watch.add_entry(group, "params", group["params"]) for group in groups) and watch.add_gradients(self.held))
         if takes:
             watch.finish()
-            self._watch = watch
+            self.watch = watch
 
     def find_change(self) -> str | None:
         """What has changed of parameters and settings that are compiled, as a sentence."""

@@ -19,11 +19,12 @@ from .batches import BatchLayout
 from .differences import DrawingSources, find_draws
 from .errors import BadInput
 from .gradients import check_optimizer
-from .guards import Guards, list_numbers, list_tensor_places
+from .guards import Guards, list_numbers
 from .keywords import write_options
 from .optimizers import OptimizerOptions, unwrap_optimizer
 from .padding import Padding, find_padding
 from .reads import observed
+from .tensors import list_tensor_places
 from .tools import run_compiler
 from .words import ProgramWords
 
@@ -47,6 +48,12 @@ def _trained_alone(module: nn.Module, optimizer: torch.optim.Optimizer) -> Itera
             parameter.requires_grad_(True)
 
 
+def _list_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for path, inner in module.named_modules():
+        front = path.partition(".")[2]
+        yield from ((f"{front}.{key}" if front else key, value) for key, value in vars(inner).items())
+
+
 class Archive:
     """A module traced without its weights: the bytes of a .pt2, the names that the program reads and writes, what it was
     traced for, and the words for all that. With `pads` it takes fewer samples than the example has, where that changes
@@ -57,7 +64,9 @@ class Archive:
 
     def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool, pads: bool = False):
         watch = observed(module.modules())
-        before, sources = list_numbers(module), DrawingSources()
+        places = list(captures.find_reads(module).list_places())
+        before = list_numbers(places)
+        sources = DrawingSources([*((place.path, value) for place, value in places), *_list_attributes(module)])
         program = export.export_program(module, example, training, watch)
         #: Whose random numbers of Python, or of NumPy, the trace has drawn.
         self.drawn_once = sources.list_drawn()
@@ -66,7 +75,7 @@ class Archive:
             self.padding = find_padding(program, example, lambda batch: export.export_program(module, batch, training))
             if isinstance(self.padding, Padding) and self.padding.has_mask:
                 program = self.padding.make_masked()
-        self.guards = Guards(module, watch.reads, training, before)
+        self.guards = Guards(module, watch, training, before)
         self.draws = find_draws(program)
         self.written = set(program.graph_signature.buffers_to_mutate.values())
         read = {node.name for node in program.graph.nodes if node.op == "placeholder" and node.users}
@@ -103,6 +112,7 @@ class Model:
         self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
         #: Own names of variables, and what they are called where several steps share them.
         self.shared: dict[str, str] = {}
+        self.called: dict[str, str] = {}  #: the same for all of the module's names
 
     def make_again(self, batch: Any = None) -> Model:
         """As things are now, for batches of another shape if one is given."""
@@ -139,18 +149,27 @@ class Model:
                     names.setdefault(name, f"captured.{name}")
         return names
 
+    def list_written(self) -> Iterator[tuple[str, Mapping, str]]:
+        """Parameters and buffers that the program writes."""
+        alone = {(id(holder), key) for _, holder, key in self.list_read_alone()}
+        for name, holder, key in list_tensor_places(self.module, self.archive.names.__contains__):
+            if (id(holder), key) not in alone:
+                yield self.shared.get(name, name), holder, key
+
     def get_words(self, options: Mapping[str, Any]) -> list[str]:
         return self.options.get_words() + write_options(options)
 
     def get_tensors(self) -> dict[str, torch.Tensor]:
-        """Parameters and buffers by all of their names in the program."""
-        tensors = {**dict(self.module.named_parameters(remove_duplicate=False)),
-                   **dict(self.module.named_buffers(remove_duplicate=False))}
-        return {self.shared.get(name, name): tensor for name, tensor in tensors.items()} | tensors if self.shared else tensors
+        """Parameters and buffers by all of their names in the module."""
+        return {**dict(self.module.named_parameters(remove_duplicate=False)), **dict(self.module.named_buffers(remove_duplicate=False))}
 
-    def share_names(self, shared: Mapping[str, str]) -> None:
-        """Calls variables by the names that they have among several steps."""
-        self.shared = dict(shared)
+    def get_shared_tensors(self) -> dict[str, torch.Tensor]:
+        """The same by the names that they have in the session. Another step's tensor may have a name of the module's."""
+        return {self.called.get(name, name): tensor for name, tensor in self.get_tensors().items()}
+
+    def share_names(self, shared: Mapping[str, str], called: Mapping[str, str]) -> None:
+        """Calls variables by the names that they have among several steps; `called` has those that the program does not read, too."""
+        self.shared, self.called = dict(shared), dict(called)
         self.options.parameters = {**self.options.parameters, **{shared[name]: parameter for name, parameter
                                                                  in self.options.parameters.items() if name in shared}}
 

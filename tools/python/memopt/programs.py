@@ -14,6 +14,7 @@ from .inputs import OptimizerInputs
 from .padding import MASK, Padding
 from .prepared import Archive, Model
 from .runtime import Program
+from .watch import Look
 
 __all__ = ["EvaluationProgram", "Shapes", "TrainingProgram", "describe_shapes", "find_shapes", "list_shapes"]
 
@@ -90,6 +91,7 @@ class TrainingProgram(_ShapedProgram):
         self.prepared = prepared
         self.count = count  #: of the batches that a step takes
         self.inputs = OptimizerInputs(prepared.options, program)
+        self.look: Look | None = None  #: at all that the step was compiled for
 
     def takes_all(self, arranged: Sequence[Mapping[str, Any]], pads: bool = False, any_count: bool = False) -> bool:
         """Whether it is the program of a step on these batches; with `pads` some may have fewer samples."""

@@ -9,10 +9,13 @@ they call, by their bytecode. `observed` sees which attributes of modules a call
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dis
+import enum
 import functools
 import pathlib
+import sys
 import sysconfig
 import threading
 import types
@@ -22,25 +25,44 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Place", "Reads", "is_plain", "observed", "unobserved"]
+__all__ = ["ABSENT", "MUTABLE", "Place", "Reads", "is_fixed", "is_of_user", "is_plain", "observed", "unobserved"]
+
+#: The value of a place that is not there.
+ABSENT = object()
+#: Plain values that may change where they are.
+MUTABLE = list, set, collections.deque
 
 _LIBRARIES = tuple({str(pathlib.Path(path).resolve()) for name, path in sysconfig.get_paths().items()
                     if name in ("stdlib", "platstdlib", "purelib", "platlib")}
                    | {str(pathlib.Path(torch.__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parent)})
 _NUMBERS = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
-_MOST_ENTRIES, _MOST_LEVELS = 64, 4
+_MOST_ENTRIES, _MOST_LEVELS, _LONGEST_KEY = 1024, 4, 64
 
 
 def is_plain(value: Any) -> bool:
-    """Whether it is a number, a string or the like, or a short sequence of such."""
-    if isinstance(value, (tuple, list)):
+    """Whether it is a number, a string or the like, or a container of not too many of such."""
+    if isinstance(value, (tuple, list, set, frozenset, collections.deque)):
         return len(value) <= _MOST_ENTRIES and all(map(is_plain, value))
     return isinstance(value, _NUMBERS)
+
+
+def is_fixed(value: Any) -> bool:
+    """Whether a plain value stays equal to itself."""
+    return all(map(is_fixed, value)) if isinstance(value, tuple) else not isinstance(value, MUTABLE)
 
 
 def _is_of_library(function: types.FunctionType) -> bool:
     name = function.__code__.co_filename
     return name.startswith("<frozen") or str(pathlib.Path(name).resolve()).startswith(_LIBRARIES)
+
+
+@functools.cache
+def is_of_user(kind: type) -> bool:
+    """Whether a class was written for this program, and belongs to no library that is installed."""
+    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if kind.__module__ == "builtins":
+        return False
+    return kind.__module__ == "__main__" or bool(path) and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES)
 
 
 def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -54,6 +76,27 @@ def _list_names(function: types.FunctionType, kinds: tuple[str, ...]) -> set[str
     """What the instructions of these kinds name."""
     return {instruction.argval for code in _walk_code(function.__code__) for instruction in dis.get_instructions(code)
             if instruction.opname in kinds}
+
+
+def _list_asked(function: types.FunctionType) -> set[str]:
+    """The strings of a function's code, which may be keys of dicts, without those that it only writes to."""
+    asked = set()
+    for code in _walk_code(function.__code__):
+        instructions = list(dis.get_instructions(code))
+        for instruction, following in zip(instructions, [*instructions[1:], None]):
+            if (isinstance(instruction.argval, str) and instruction.opname == "LOAD_CONST"
+                    and (following is None or following.opname not in ("STORE_SUBSCR", "DELETE_SUBSCR"))):
+                asked.add(instruction.argval)
+        # "x" in d, and calls by keywords, have their strings in tuples.
+        for constant in code.co_consts:
+            if isinstance(constant, (tuple, frozenset)):
+                asked.update(part for part in constant if isinstance(part, str))
+    return asked
+
+
+def _list_slots(value: Any) -> set[str]:
+    slots = (vars(kind).get("__slots__", ()) for kind in type(value).__mro__)
+    return {name for own in slots for name in ((own,) if isinstance(own, str) else own)} if is_of_user(type(value)) else set()
 
 
 class Place:
@@ -94,6 +137,8 @@ class Reads:
     def __init__(self, functions: Iterable[Callable], kinds: Iterable[type] = ()):
         self.names: set[str] = set()  #: of attributes
         self.constants: set[str] = set()  #: strings, which may be keys of dicts
+        #: Entries of dicts and attributes that the code may ask for and that are not there: a path, the dict, the key.
+        self.absent: list[tuple[str, dict, str]] = []
         self._sources: dict[int, Any] = {}  # functions, partials and objects that were met
         for function in functions:
             self._meet(function)
@@ -101,7 +146,7 @@ class Reads:
         while known != len(self._sources):  # a method is called by a name that is met later, say
             known = len(self._sources)
             for kind in kinds:
-                self._meet_class(kind, "forward")
+                self._meet_class(kind, "forward" if issubclass(kind, nn.Module) else "__call__")
             for source in list(self._sources.values()):
                 self._meet_methods(source)
 
@@ -123,7 +168,8 @@ class Reads:
             self._sources[id(value)] = value
             self._meet_function(value, level)
         elif isinstance(value, type):
-            if issubclass(value, torch.autograd.Function) and not value.__module__.startswith("torch."):
+            is_function = issubclass(value, torch.autograd.Function) and not value.__module__.startswith("torch.")
+            if is_function or is_of_user(value):
                 self._sources[id(value)] = value
         elif isinstance(value, (tuple, list)):
             for part in value[:_MOST_ENTRIES]:
@@ -133,16 +179,17 @@ class Reads:
 
     def _meet_function(self, function: types.FunctionType, level: int) -> None:
         self.names.update(_list_names(function, ("LOAD_ATTR", "LOAD_METHOD")))
-        for code in _walk_code(function.__code__):
-            self.constants.update(constant for constant in code.co_consts if isinstance(constant, str))
+        self.constants.update(_list_asked(function))
         for place in self._list_own(function):
             with contextlib.suppress(ValueError):  # a cell that is empty as yet
                 self._meet(place.get(), level + 1)
 
     def _meet_methods(self, source: Any) -> None:
-        if isinstance(source, type):
+        if isinstance(source, type) and issubclass(source, torch.autograd.Function):
             for value in vars(source).values():
                 self._meet(getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value)
+        elif isinstance(source, type):
+            self._meet_class(source, "")
         elif isinstance(source, types.MethodType):
             self._meet_class(type(source.__self__), source.__name__)
         elif not isinstance(source, (types.FunctionType, functools.partial)):
@@ -152,7 +199,7 @@ class Reads:
         """The functions of a class that the code may call on its objects, beginning with one."""
         for name in (first, *sorted(self.names)):
             method = getattr(kind, name, None)
-            method = method.fget if isinstance(method, property) else method
+            method = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
             if isinstance(method, types.FunctionType) and (name == first or not _is_of_library(method)):
                 self._meet(method)
 
@@ -190,8 +237,24 @@ class Reads:
 
     def list_attributes(self, path: str, value: Any) -> Iterator[Place]:
         """Of an object, those that the code names."""
-        for name in sorted((self.names | self.constants) & vars(value).keys()):
-            yield Place(f"{path}.{name}" if path else name, vars(value), name)
+        named, own, front = self.names | self.constants, getattr(value, "__dict__", {}), f"{path}." if path else ""
+        for name in sorted(named & own.keys()):
+            yield Place(front + name, own, name)
+        for name in sorted(named & _list_slots(value)):
+            yield Place(front + name, value, name)
+        if type(own) is dict:
+            self._note_absent(front + "{}", own, {name for name in self.constants if not hasattr(type(value), name)})
+
+    def _list_of_class(self, path: str, kind: type) -> Iterator[Place]:
+        """The values, none of them functions, that the code names of a user's class."""
+        if is_of_user(kind) and not issubclass(kind, enum.Enum):
+            there = {name: value for base in reversed(kind.__mro__) if is_of_user(base) for name, value in vars(base).items()}
+            for name in sorted((self.names | self.constants) & there.keys()):
+                if not callable(there[name]) and not hasattr(type(there[name]), "__get__"):
+                    yield Place(f"{path}.{name}", kind, name)
+
+    def _note_absent(self, form: str, holder: dict, keys: Iterable[str]) -> None:
+        self.absent += [(form.format(key), holder, key) for key in keys if key not in holder and len(key) <= _LONGEST_KEY]
 
     def list_places(self) -> Iterator[tuple[Place, Any]]:
         """Places and what they hold: whatever functions read, and what is inside of that."""
@@ -214,7 +277,7 @@ class Reads:
         except (ValueError, AttributeError, KeyError):
             return
         yield place, value
-        if is_plain(value) or isinstance(value, (torch.Tensor, nn.Module, type, types.FunctionType, types.BuiltinFunctionType)):
+        if is_plain(value) or isinstance(value, (torch.Tensor, nn.Module, types.BuiltinFunctionType)):
             return
         for inner in self._list_inside(place, value):
             yield from self.expand(inner, seen, level + 1)
@@ -224,6 +287,8 @@ class Reads:
             for key in list(value)[:_MOST_ENTRIES] if len(value) <= _MOST_ENTRIES else ():
                 if not isinstance(key, str) or key in self.constants or key in self.names:
                     yield Place(f"{place.path}[{key!r}]", value, key)
+            if len(value) <= _MOST_ENTRIES and type(value) is dict:
+                self._note_absent(f"{place.path}".replace("{", "{{").replace("}", "}}") + "[{!r}]", value, self.constants)
         elif isinstance(value, (list, tuple)) and len(value) <= _MOST_ENTRIES:
             for number in range(len(value)):
                 own = {"parent": place} if isinstance(value, tuple) else {}
@@ -232,7 +297,12 @@ class Reads:
             path = getattr(value, "__file__", None)
             if path and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES):
                 yield from self.list_attributes(place.path, value)
-        elif isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
+        elif isinstance(value, type):
+            yield from self._list_of_class(place.path, value)
+        elif isinstance(value, types.FunctionType):
+            if not _is_of_library(value):
+                yield from self.list_attributes(place.path, value)
+        elif is_of_user(type(value)) or isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
             yield from self.list_attributes(place.path, value)
 
 
@@ -248,9 +318,17 @@ _OF_ALL = set(vars(nn.Module)) | {"_parameters", "_buffers", "_modules", "_non_p
 
 
 def _get_attribute(module: nn.Module, name: str) -> Any:
-    value = object.__getattribute__(module, name)
     observer = _observers.get(threading.get_ident())
-    if observer is not None and id(module) in observer.modules and (name not in _OF_ALL or name == "training"):
+    is_observed = observer is not None and id(module) in observer.modules and (name not in _OF_ALL or name == "training")
+    try:
+        value = object.__getattribute__(module, name)
+    except AttributeError:
+        if is_observed:
+            own = object.__getattribute__(module, "__dict__")
+            if all(name not in own.get(kind, ()) for kind in ("_parameters", "_buffers", "_modules")):
+                observer.absent.add((id(module), name))
+        raise
+    if is_observed:
         observer.reads.setdefault((id(module), name), value)
     return value
 
@@ -262,6 +340,8 @@ class observed:
         self.modules = {id(module): module for module in modules}
         #: By `id(module)` and attribute, what the first reading gave.
         self.reads: dict[tuple[int, str], Any] = {}
+        #: By `id(module)`, the attributes that somebody has asked for in vain.
+        self.absent: set[tuple[int, str]] = set()
 
     def __enter__(self) -> None:
         with _lock:

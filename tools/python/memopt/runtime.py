@@ -270,6 +270,8 @@ class Session:
         self._finalizer = weakref.finalize(self, _close, self._library, self._handle.value, os.getpid())
         self.package = pathlib.Path(package)
         self._chosen = 0
+        #: How often those who use the session have said that its state has changed.
+        self.changes = 0
         self.manifest = json.loads(self._library.memopt_session_get_manifest(self._handle))
         names = [entry["name"] for entry in self.manifest.get("programs", ())] or [""]
         #: All programs of the package, and those that were added.

@@ -16,19 +16,24 @@ from torch import nn
 from .averages import Averages, BufferAverages
 from .differences import warn_of_differences
 from .errors import BadInput
-from .guards import TensorInputs
-from .inputs import Buffers
+from .inputs import Buffers, OptimizerState
 from .internals import is_autocast_on
 from .keywords import write_options
-from .optimizers import write_tensor
+from .optimizers import as_complex, read_tensor, write_optimizer_state, write_tensor
 from .prepared import Model
 from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
 from .settings import BUILT_IN, Settings
 from .step_state import is_of_model, write_model
+from .tensors import TensorInputs
 from .transfer import move_state
+from .watch import Look
 from .workspace import Counter, Request, State, Workspace, describe_shape
 
 __all__ = ["StepPrograms"]
+
+def _describe(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
 
 _log = logging.getLogger("memopt")
 
@@ -100,8 +105,14 @@ class StepPrograms:
                    for name in variable["names"]}
         self._read_alone = TensorInputs((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_read_alone()
                                         if name in by_name)
+        self._trained = TensorInputs(((by_name[name]["name"], holder, key) for name, holder, key in prepared.list_written()
+                                     if name in by_name and "encoding" not in by_name[name]), is_whole=False)
+        self._state = OptimizerState(self.optimizer)
+        #: Of the session, when the model had what it has.
+        self._model_changes = -1
         #: The buffers that the step reads, by the model's names: `step.buffers["beta"] = 0.3`.
-        self.buffers = Buffers(state, {name.removeprefix("net.").removeprefix("captured."): variable["name"]
+        own = {called: name for name, called in prepared.called.items()}
+        self.buffers = Buffers(state, {own.get(name, name).removeprefix("net.").removeprefix("captured."): variable["name"]
                                        for name, variable in by_name.items() if variable["role"] == "buffer"},
                                self._write_tensor)
         draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
@@ -167,7 +178,7 @@ class StepPrograms:
         padding = self._prepared.archive.padding
         why = f"; the samples are not padded: {padding}" if self._settings.ragged == "pad" and isinstance(padding, str) else ""
         _log.warning("compiling program %s for batches of %s%s", name, describe_shapes(find_shapes(prepared.example)), why)
-        prepared.share_names(self._prepared.shared)
+        prepared.share_names(self._prepared.shared, self._prepared.called)
         options = {**self._options, "accumulative_counts": count} if fewer else self._options
         if fewer:
             options.pop("gradient_accumulation_steps", None)
@@ -186,8 +197,7 @@ class StepPrograms:
 
     def _write_tensor(self, name: str, tensor: torch.Tensor) -> None:
         """Gives a variable of the step a value."""
-        variable = next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
-        write_tensor(self._session, variable, tensor)
+        write_tensor(self._session, self._find_variable(name), tensor)
 
     # ------------------------------------------------------------------------------------------------------
     # What has changed since it was compiled
@@ -198,15 +208,11 @@ class StepPrograms:
         if is_autocast_on():
             raise BadInput("autocast is on, and a compiled step has the types that it was compiled with: call it outside of "
                            "torch.autocast, and compile it with precision=\"bf16\" or \"fp16\"")
-        if not self._read_alone.hold():
-            self._take_tensors()
         program = self._find_program(batches)
-        prepared = program.prepared
-        if not (prepared.archive.guards.hold() and prepared.options.hold()):
-            change = prepared.options.find_change() or prepared.archive.guards.find_change()
-            if change is not None:
-                self._compile_again(str(change))
-                program = self._find_program(batches)
+        if program.look is None:
+            program.look = Look([self._read_alone, self._trained, self._state, program.archive.guards, program.prepared.options])
+        if not program.look.holds():
+            program = self._meet_own_changes(batches)
         if not program.inputs.are_written():
             refusal = program.prepared.options.find_change() or program.inputs.find_refusal()
             if refusal is not None:
@@ -215,15 +221,76 @@ class StepPrograms:
             program.inputs.write()
         return program
 
+    def _meet_own_changes(self, batches: Sequence[Any]) -> TrainingProgram:
+        """Those of model, loss and optimizer."""
+        if not self._read_alone.hold():
+            self._take_tensors()
+        if not self._trained.hold():
+            self._take_trained()
+        if not self._state.hold():
+            self._take_state()
+        program = self._find_program(batches)
+        prepared = program.prepared
+        if not (prepared.archive.guards.hold() and prepared.options.hold()):
+            change = prepared.options.find_change() or prepared.archive.guards.find_change()
+            if change is not None:
+                self._compile_again(str(change))
+                program = self._find_program(batches)
+        return program
+
+    def _find_variable(self, name: str) -> Mapping:
+        return next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
+
     def _take_tensors(self) -> None:
         """What has been written to tensors of the model that the step only reads."""
-        for name, tensor in list(self._read_alone.take_changes()):
-            variable = next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
+        for name, tensor in self._read_alone.list_changes():
+            variable = self._find_variable(name)
             if tensor.numel() != math.prod(variable.get("encoding", variable)["shape"]) and not tensor.is_complex():
                 self._compile_again(f"'{name.partition('.')[2]}' has the shape {list(tensor.shape)}, the step was compiled for "
                                     f"{variable['shape']}")
                 return
             self._write_tensor(name, tensor)
+        self._read_alone.mark()
+
+    def _take_trained(self) -> None:
+        """What has been written to parameters and buffers that the step writes, too: it counts if they had the step's values."""
+        is_same = self._model_changes == self._session.changes
+        for name, tensor in self._trained.list_changes():
+            variable = self._find_variable(name)
+            value = as_complex(read_tensor(self._session.read_variable, variable), tensor)
+            said = f"'{name.partition('.')[2]}'"
+            if tensor.dtype != value.dtype or tensor.shape != value.shape and tensor.numel() != value.numel():
+                self._compile_again(f"{said} has become {_describe(tensor)}, the step was compiled for {_describe(value)}")
+                return
+            if torch.equal(tensor.detach().cpu().reshape(value.shape), value):
+                continue
+            if not is_same:
+                raise BadInput(f"{said} has been written to, while the step had trained it further than the model has it: call "
+                               "step.reload() to go on from the model's values; or step.sync() before they are written, which "
+                               "gives the model the step's, or after that to drop what was written")
+            self._write_tensor(name, tensor)
+        self._trained.mark()
+        if is_same and self._state.was_written():  # the optimizer has made steps in PyTorch
+            self._take_state()
+
+    def _take_state(self) -> None:
+        """Another state that was loaded into the optimizer."""
+        state = self.optimizer.state
+        if any(state.values()):
+            write_optimizer_state(self._prepared.options, self._session, state)
+        else:
+            self._reset_state()
+        self._state.mark()
+
+    def _reset_state(self) -> None:
+        """As an optimizer has it before its first step; averages stay."""
+        values = {name: tensor for names, tensor in self._read_variables() for name in names}
+        averages, updates = (self._averages.read(), self._averages.updates) if self._averages else ({}, 0)
+        self._session.session.initialize()
+        write_model(self._session, values)
+        if averages:
+            self._averages.write(averages, updates)
+        self._session.step = 0
 
     def _compile_again(self, change: str) -> None:
         """All programs with all state, if that was allowed."""
@@ -242,9 +309,12 @@ class StepPrograms:
             workspace.close()
             raise
         old, limit, buffers = self._workspace, self._max_grad_norm, self._buffer_averages
+        is_same = self._model_changes == self._session.changes
         self._adopt(models, workspace, state, workspace.session.programs)
         if self._buffer_averages and buffers:
             self._buffer_averages.begin(buffers.values)
         if limit is not None:
             self.max_grad_norm = limit
+        if is_same:
+            self._model_changes = self._session.changes
         old.close()

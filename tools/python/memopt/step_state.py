@@ -40,15 +40,25 @@ class StepState:
         self._take_over()
 
     def _take_over(self) -> None:
-        self._read_alone.mark()
-        write_model(self._session, self._prepared.get_tensors())
+        self._note_same()
+        write_model(self._session, self._prepared.get_shared_tensors())
         write_optimizer_state(self._prepared.options, self._session, self.optimizer.state)
         self._begin_average()
+
+    def _note_same(self) -> None:
+        """Model and optimizer have what the step has."""
+        self._note_same_model()
+        self._state.mark()
+
+    def _note_same_model(self) -> None:
+        self._read_alone.mark()
+        self._trained.mark()
+        self._model_changes = self._session.changes
 
     def _begin_average(self) -> None:
         """Before its first update it is the model."""
         if self._averages:
-            self._averages.write(self._prepared.get_tensors(), 0)
+            self._averages.write(self._prepared.get_shared_tensors(), 0)
         if self._buffer_averages:
             self._buffer_averages.begin()
 
@@ -60,10 +70,11 @@ class StepState:
                 yield variable["names"], read_tensor(self._session.read_variable, variable)
 
     def _read_model(self) -> dict[str, torch.Tensor]:
-        """All tensors of the model with the step's values, by all of their names in the program."""
-        tensors = self._prepared.get_tensors()
+        """All tensors of the model with the step's values, by all of their names in the module."""
+        tensors = self._prepared.get_shared_tensors()
         values = {id(tensors[name]): value for names, value in self._read_variables() for name in names if name in tensors}
-        return {name: as_complex(values.get(id(tensor), tensor.detach()), tensor) for name, tensor in tensors.items()}
+        return {name: as_complex(values.get(id(tensor), tensor.detach()), tensor)
+                for name, tensor in self._prepared.get_tensors().items()}
 
     def _read_optimizer(self) -> dict[nn.Parameter, dict[str, Any]]:
         """The optimizer's state in PyTorch's form, that of what is frozen for now included."""
@@ -75,14 +86,17 @@ class StepState:
         Parameters that `frozen_weights` keeps in few bits are left as the model has them.
         """
         state = self._read_optimizer() if optimizer else {}
-        tensors = self._prepared.get_tensors()
+        tensors = self._prepared.get_shared_tensors()
         with torch.no_grad():
             for names, value in self._read_variables(encoded=False):
                 for tensor in [tensors[name] for name in names if name in tensors][:1]:
                     tensor.copy_(as_complex(value, tensor).reshape(tensor.shape))
-        self._read_alone.mark()
         for parameter, entry in state.items():
             self.optimizer.state[parameter] = entry
+        if optimizer:
+            self._note_same()
+        else:
+            self._note_same_model()
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of all state, in PyTorch's forms: {"model": …, "optimizer": …, "step": N}.
@@ -104,10 +118,10 @@ class StepState:
         """The model with averages in the place of weights, by its names, and their count; nothing without an average."""
         if not self._averages:
             return {}
-        tensors, averages = self._prepared.get_tensors(), self._averages.read()
+        tensors, averages = self._prepared.get_shared_tensors(), self._averages.read()
         if self._buffer_averages:
             averages = {**averages, **self._buffer_averages.values}
-        values = {id(tensors[name]): value for name, value in averages.items()}
+        values, tensors = {id(tensors[name]): value for name, value in averages.items()}, self._prepared.get_tensors()
         state = {name: values.get(id(tensors.get(f"net.{name}")), value) for name, value in model.items()}
         return {"average": {name: value.clone() if torch.is_tensor(value) else value for name, value in state.items()},
                 "average_updates": self._averages.updates}
@@ -117,21 +131,21 @@ class StepState:
         if not self._averages:
             return
         given = {**tensors, **{f"net.{name}": value for name, value in state.get("average", {}).items()}}
-        own = self._prepared.get_tensors()
-        values = {id(tensor): given[name] for name, tensor in own.items() if name in given}
+        own = self._prepared.get_shared_tensors()
+        values = {id(tensor): given[name] for name, tensor in self._prepared.get_tensors().items() if name in given}
         self._averages.write({name: values.get(id(own[name]), own[name]) for name in self._averages.names}, state.get("average_updates", 0))
         if self._buffer_averages:
             self._buffer_averages.begin({name: values[id(tensor)] for name, tensor in own.items() if id(tensor) in values})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a `state_dict`, which changes neither model nor optimizer."""
-        names = self._prepared.list_loss_names()
-        tensors = {f"net.{name}": value for name, value in state["model"].items()}
-        tensors.update((names[name], value) for name, value in state.get("loss", {}).items() if name in names)
-        tensors.update([(self._prepared.shared[name], value) for name, value in tensors.items() if name in self._prepared.shared])
-        lacking = [name for name, inner in names.items() if inner not in tensors]
+        names, called = self._prepared.list_loss_names(), self._prepared.called
+        own = {f"net.{name}": value for name, value in state["model"].items()}
+        own.update((names[name], value) for name, value in state.get("loss", {}).items() if name in names)
+        lacking = [name for name, inner in names.items() if inner not in own]
         if lacking:
             raise BadInput(f"the state has no '{lacking[0]}' of the loss")
+        tensors = {called.get(name, name): value for name, value in own.items()}
         for variable in filter(is_of_model, self._session.manifest["variables"]):
             if variable.get("restore") is None and not tensors.keys() & set(variable["names"]) and any(name.startswith("net.") for name in variable["names"]):
                 raise BadInput(f"the state has no '{variable['names'][0].removeprefix('net.')}'")
@@ -143,8 +157,9 @@ class StepState:
         entries = state["optimizer"]["state"]
         write_optimizer_state(self._prepared.options, self._session,
                               {parameter: entries[index] for index, parameter in number_parameters(self.optimizer) if index in entries})
-        self._write_average(state, tensors)
+        self._write_average(state, own)
         self._session.step = state["step"]
+        self._session.note_change()
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""

@@ -53,7 +53,7 @@ class _SharedStep(Step):
         self._prepare(models, settings)
 
     def join(self, models: Sequence[Model], workspace: Workspace, counter: Counter) -> None:
-        names = {name for model in models for name in model.get_tensors()}
+        names = {name for model in models for name in model.get_shared_tensors()}
         state = State(workspace.session, counter, names, self._owner)
         mine = {request.name for request in self._request(models)}
         self._adopt(models, workspace, state, [program for program in workspace.session.programs if program.name in mine])
@@ -75,6 +75,10 @@ class _SharedStep(Step):
         raise BadInput(f"step '{self._name}': {change}; the program has that built in: make the steps again, with "
                        "memopt.compile_steps")
 
+    def _reset_state(self) -> None:
+        raise BadInput(f"step '{self._name}': the optimizer's state has been emptied, and steps that share a session cannot begin "
+                       "it anew: make the steps again, with memopt.compile_steps")
+
     def reload(self) -> None:
         self._take_over()
 
@@ -95,6 +99,7 @@ def _share_names(models: Mapping[str, Sequence[Model]]) -> None:
     kept = []  # as long as their ids count
     for step, own in models.items():
         shared: dict[str, str] = {}
+        called: dict[str, str] = {}
         for name, tensor in own[0].get_tensors().items():
             kept.append(tensor)
             known = names.get(id(tensor))
@@ -102,10 +107,11 @@ def _share_names(models: Mapping[str, Sequence[Model]]) -> None:
                 known = name if taken.setdefault(name, id(tensor)) == id(tensor) else f"{name}@{step}"
                 taken[known] = id(tensor)
                 names[id(tensor)] = known
+            called[name] = known
             if known != name and name in own[0].archive.names:
                 shared[name] = known
         for model in own:
-            model.share_names(shared)
+            model.share_names(shared, called)
 
 
 class Steps(Mapping):

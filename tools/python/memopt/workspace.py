@@ -62,6 +62,14 @@ class State:
         self.manifest = {**session.manifest, "variables": [v for v in session.manifest["variables"] if is_own(v)]}
 
     @property
+    def changes(self) -> int:
+        """How often steps, or state that was loaded, have changed what the session has, whoever's steps they were."""
+        return self.session.changes
+
+    def note_change(self) -> None:
+        self.session.changes += 1
+
+    @property
     def step(self) -> int:
         return self.counter.value
 
@@ -82,6 +90,7 @@ class State:
     def run(self, program: Program, batches: Sequence[Sequence[Any]]) -> None:
         """A step of the training."""
         self.session.step = self.counter.value
+        self.note_change()
         try:
             program.run_step(batches)
         finally:
@@ -92,6 +101,7 @@ class State:
         self.session.save(folder)
 
     def load(self, folder: str | pathlib.Path) -> None:
+        self.note_change()
         self.session.load(folder)
         self.counter.value = self.session.step
 

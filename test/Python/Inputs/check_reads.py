@@ -1,0 +1,246 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""check_reads.py FOLDER [CASE...]: wherever forward and loss read something, a change of it is followed or refused by name."""
+
+import collections
+import random
+import types
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import memopt
+from training import assert_near, refuses, run_cases
+
+DATA = torch.randn(5, 6, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 2, 1, 1, 0])
+TABLE, SPACE = {}, types.SimpleNamespace()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x)))
+
+
+class Given:
+    """Numbers of a class, behind a property, behind methods."""
+    scale = 1.0
+
+    def __init__(self):
+        self._own = 1.0
+
+    @property
+    def own(self):
+        return self._own
+
+    def get(self):
+        return self._own * 1.0
+
+    def __call__(self):
+        return self._own
+
+    @staticmethod
+    def scaled(output):
+        return output * Given.scale
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+    def __init__(self):
+        self.scale = 1.0
+
+
+GIVEN = Given()
+
+
+def named(output):
+    return output * named.scale
+
+
+named.scale = 1.0
+
+
+def differs(change, word, kind=Net, scale=None, undo=lambda: None):
+    """`change(model)` behind two steps: refused by name, and with new_shapes="compile" as in PyTorch. `scale` is part of the loss."""
+    def loss_fn(output, target):
+        return F.cross_entropy(scale(output) if scale else output, target)
+
+    def make():
+        torch.manual_seed(0)
+        model = kind()
+        return model, torch.optim.SGD(model.parameters(), 0.3)
+
+    def step_in_pytorch(model, optimizer):
+        optimizer.zero_grad()
+        loss = loss_fn(model(DATA[0]), DATA[1])
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+    theirs = make()
+    expected = [step_in_pytorch(*theirs) for _ in range(2)]
+    change(theirs[0])
+    expected += [step_in_pytorch(*theirs) for _ in range(2)]
+    for options in ({}, {"new_shapes": "compile"}):
+        undo()
+        model, optimizer = make()
+        step = memopt.compile(model, loss_fn, DATA, optimizer=optimizer, **options)
+        for value in expected[:2]:
+            assert_near(step(DATA), value)
+        change(model)
+        if not options:
+            refuses(memopt.BadInput, [word, "new_shapes"], step, DATA)
+            continue
+        for value in expected[2:]:
+            assert_near(step(DATA), value)
+    undo()
+
+
+def replaced_code():
+    """A forward or a method of one module alone, a module of another class, hooks of all modules."""
+    def patch(model):
+        model.a.forward = lambda x: nn.Linear.forward(model.a, x) * 2
+    differs(patch, "a.forward")
+
+    class Doubled(Net):
+        def forward(self, x):
+            return super().forward(x) * 2
+    differs(lambda model: setattr(model, "__class__", Doubled), "Doubled")
+
+    class Headed(Net):
+        def head(self, x):
+            return self.b(x)
+
+        def forward(self, x):
+            return self.head(self.a(x))
+    differs(lambda model: setattr(model, "head", lambda x: model.b(x) * 3), "head", Headed)
+    hooks = []
+
+    def hook(model):
+        hooks.append(nn.modules.module.register_module_forward_hook(lambda module, given, made: made * 2 if module is model.b else None))
+    differs(hook, "hook", undo=lambda: [hook.remove() for hook in hooks])
+
+
+def order():
+    """Modules that run in another order."""
+    class Ordered(nn.Sequential):
+        def __init__(self):
+            super().__init__(collections.OrderedDict(a=nn.Linear(6, 3), b=nn.Tanh(), c=nn.Sigmoid()))
+
+    def swap(model):
+        model._modules["b"] = model._modules.pop("b")
+    differs(swap, "order", Ordered)
+
+
+def classes_and_functions():
+    """Numbers of classes and functions, in slots, behind properties and methods of objects."""
+    def write(value):
+        Given.scale = named.scale = GIVEN._own = value
+    undo = lambda: write(1.0)
+    for scale, word in ((lambda output: output * Given.scale, "Given.scale"), (lambda output: Given.scaled(output), "scale"),
+                        (named, "scale"), (lambda output: output * GIVEN.own, "_own"), (lambda output: output * GIVEN.get(), "_own"),
+                        (lambda output: output * GIVEN(), "_own")):
+        differs(lambda _: write(3.0), word, scale=scale, undo=undo)
+
+    class Holding(Net):
+        def __init__(self):
+            super().__init__()
+            self.given, self.slotted = Given(), Slotted()
+
+        def forward(self, x):
+            return super().forward(x) * self.given() * self.slotted.scale
+    differs(lambda model: setattr(model.given, "_own", 3.0), "given._own", Holding)
+    differs(lambda model: setattr(model.slotted, "scale", 3.0), "slotted.scale", Holding)
+
+
+def absent():
+    """What the code asks for and is not there when it is compiled."""
+    class Asking(Net):
+        def forward(self, x):
+            return super().forward(x) * getattr(self, "extra", 1.0) * TABLE.get("scale", 1.0) * getattr(SPACE, "scale", 1.0)
+
+    def undo():
+        TABLE.clear()
+        vars(SPACE).clear()
+    for change, word in ((lambda model: setattr(model, "extra", 3.0), "extra"), (lambda _: TABLE.update(scale=3.0), "scale"),
+                         (lambda model: model.register_buffer("extra", torch.tensor(3.0)), "extra"),
+                         (lambda _: setattr(SPACE, "scale", 3.0), "scale")):
+        differs(change, word, Asking, undo=undo)
+
+
+def containers():
+    """Long lists, sets and queues, which change in place."""
+    class Holding(Net):
+        def __init__(self):
+            super().__init__()
+            self.scales, self.modes, self.last = [1.0] * 100, set(), collections.deque([1.0])
+
+        def forward(self, x):
+            return super().forward(x) * self.scales[70] * (2.0 if "double" in self.modes else 1.0) * self.last[-1]
+    differs(lambda model: model.scales.__setitem__(70, 3.0), "scales", Holding)
+    differs(lambda model: model.modes.add("double"), "modes", Holding)
+    differs(lambda model: model.last.append(3.0), "last", Holding)
+
+    class Calling(Net):
+        def __init__(self):
+            super().__init__()
+            self.calls = [torch.tanh]
+
+        def forward(self, x):
+            x = super().forward(x)
+            for call in self.calls:
+                x = call(x)
+            return x
+    differs(lambda model: model.calls.append(torch.sigmoid), "calls", Calling)
+
+
+def default_type():
+    """PyTorch's type of new tensors."""
+    model = Net()
+    step = memopt.compile(model, F.cross_entropy, DATA, optimizer=torch.optim.SGD(model.parameters(), 0.3))
+    step(DATA)
+    torch.set_default_dtype(torch.float64)
+    try:
+        refuses(memopt.BadInput, ["set_default_dtype"], step, DATA)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    step(DATA)
+
+
+def unread():
+    """What the code only writes changes nothing."""
+    seen = {}
+
+    def loss_fn(output, target):
+        seen["loss"] = None
+        return F.cross_entropy(output, target)
+    model = Net()
+    step = memopt.compile(model, loss_fn, DATA, optimizer=torch.optim.SGD(model.parameters(), 0.3))
+    step(DATA)
+    seen["loss"], seen["other"], named.note = 1.0, 2.0, 3.0
+    step(DATA)
+
+
+def own_generators():
+    """Random numbers of a generator that the model has are drawn once, and that is said."""
+    class Drawing(Net):
+        def __init__(self):
+            super().__init__()
+            self.generator = random.Random(0)
+
+        def forward(self, x):
+            return super().forward(x) * (1 + self.generator.random())
+    model = Drawing()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        memopt.compile(model, F.cross_entropy, DATA, optimizer=torch.optim.SGD(model.parameters(), 0.3))
+    assert any("draws from generator" in str(entry.message) for entry in found), found
+
+
+run_cases([replaced_code, order, classes_and_functions, absent, containers, default_type, unread, own_generators])
