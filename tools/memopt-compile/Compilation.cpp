@@ -487,6 +487,14 @@ int64_t Compilation::countRanks() {
   return options.evaluate ? mlir::memopt::countRanks(*module) : int64_t(options.pipeline.ranks);
 }
 
+/// Without a rate where a host program has it.
+llvm::json::Object Compilation::describeOptimizer() const {
+  llvm::json::Object facts{{"name", options.optimizerName}};
+  if (!options.isSetByHost)
+    facts["lr"] = options.learningRate;
+  return facts;
+}
+
 mlir::memopt::ManifestOptions Compilation::describeManifest() {
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
@@ -499,7 +507,6 @@ mlir::memopt::ManifestOptions Compilation::describeManifest() {
   manifest.diskFolder = options.diskFolder;
   manifest.planText = mlir::memopt::explainPlan(*module);
   if (!options.evaluate)
-    manifest.optimizer =
-        llvm::json::Object{{"name", options.optimizerName}, {"lr", options.learningRate}};
+    manifest.optimizer = describeOptimizer();
   return manifest;
 }

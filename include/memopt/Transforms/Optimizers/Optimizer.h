@@ -154,6 +154,7 @@ const Optimizer &getMuon();
 const Optimizer &getNadam();
 const Optimizer &getRadam();
 const Optimizer &getRmsprop();
+const Optimizer &getRprop();
 const Optimizer &getSgd();
 const Optimizer &getSm3();
 
