@@ -96,8 +96,6 @@ void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOpti
     ShardParametersPassOptions shard;
     shard.ranks = options.ranks;
     shard.gathersAgain = options.budget < 0; // with a budget that is for the planner to say
-    shard.code = options.frozenWeights;
-    shard.scales = options.frozenScales;
     manager.addPass(createShardParametersPass(shard));
     addCleaning(manager);
   }

@@ -85,6 +85,7 @@ private:
 
   /// Takes over what a search found: the form that is compiled, or what is said last.
   StatusCode take(mlir::memopt::SearchResult result);
+  void markFrozen();
   StatusCode runStage(const Stage &stage);
   std::optional<StatusCode> runStages();
   bool isOverBudget();

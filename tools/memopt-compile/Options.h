@@ -49,7 +49,6 @@ struct CompileOptions {
   mlir::memopt::PipelineOptions pipeline;
   std::string optimizerName;
   double learningRate = 0.0;
-  bool isSetByHost = false; ///< it and other numbers are a host program's
   std::optional<mlir::memopt::MachineProfile> profile;   ///< none: the shipped one
   std::optional<mlir::memopt::DeviceDescription> device; ///< none: a processor
   bool isCalibration = false;                            ///< write a profile, compile no model

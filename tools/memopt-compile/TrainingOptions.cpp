@@ -219,7 +219,6 @@ static llvm::Error fillOptimizer(const CommandLine &line, CompileOptions &option
     return plan.takeError();
   options.optimizerName = plan->getOptimizerName().str();
   options.learningRate = plan->getRate();
-  options.isSetByHost = plan->isSetByHost();
   return llvm::Error::success();
 }
 

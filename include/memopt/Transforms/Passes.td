@@ -277,8 +277,7 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
   let description = [{
     Stage 3 of ZeRO. The variable of a parameter becomes this rank's shard, cut as in its update if it has one. A read is
     followed by an `all_gather`. If a cast narrows the value, the narrow elements are gathered. The result of an update
-    is written without a gather. A parameter stays whole if a shard would not be smaller, and if it is frozen and will be
-    kept in codes (`memopt-narrow-frozen`), whose blocks are not cut.
+    is written without a gather. A parameter stays whole if a shard would not be smaller.
 
     An evaluation that reads a training's state says of each variable which part a rank has, in the attribute
     `memopt.state_shard`; its reads are gathered in the same way.
@@ -287,9 +286,7 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
-    Option<"gathersAgain", "gather-again", "bool", "false", "Once for the forward and once for the backward pass">,
-    Option<"code", "code", "std::string", "\"f32\"", "f32, bf16, int8 or nf4: what frozen parameters will be kept in">,
-    Option<"scales", "scales", "std::string", "\"f32\"", "f32 or int8: scales of nf4">
+    Option<"gathersAgain", "gather-again", "bool", "false", "Once for the forward and once for the backward pass">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memopt::MemoptDialect"];
 }

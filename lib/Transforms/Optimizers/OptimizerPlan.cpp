@@ -248,7 +248,7 @@ static constexpr StringLiteral kPlanOptions[] = {
     "flat-decay-mult", "maximize",      "hyperparameters", "ema-decay",
     "ema-warmup",      "ema-uniform",   "ema-start",       "ema-every"};
 /// Options of the plan that a group may have otherwise; it may have all options of optimizers.
-static constexpr StringLiteral kGroupKeys[] = {"optim-bits", Update::kMaximize};
+static constexpr StringLiteral kGroupKeys[] = {"optim-bits", kMaximize};
 
 static std::string listOptimizers(StringRef separator) {
   return llvm::join(
@@ -402,7 +402,7 @@ llvm::Error OptimizerPlan::readGroup(StringRef text) {
   for (StringRef item : splitItems(settings)) {
     auto [key, value] = item.split('=');
     if (value.empty() || !isGroupKey(key))
-      return invalid("--param-group sets optimizer, " + llvm::join(kGroupKeys, ", ") +
+      return invalid("--param-group sets optimizer, " + llvm::join(ArrayRef(kGroupKeys), ", ") +
                      " or an option of an optimizer, found '" + item + "' in '" + text + "'");
     if (key == "optimizer") {
       auto found = readOptimizer(value);
@@ -675,8 +675,8 @@ llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &pa
     update.stateBits = 32;
   if (update.stateBits == 4)
     settings->setNumbers(Update::kStateBits, {4});
-  if (const std::string *word = findWord(own, Update::kMaximize); word && *word != "off")
-    settings->setNumbers(Update::kMaximize, {1});
+  if (const std::string *word = findWord(own, kMaximize); word && *word != "off")
+    settings->setNumbers(kMaximize, {1});
   update.settings = std::move(*settings);
   return update;
 }

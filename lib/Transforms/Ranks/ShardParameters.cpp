@@ -138,23 +138,21 @@ struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardPa
 
   void runOnOperation() override {
     FailureOr<StepModel> step = StepModel::create(getOperation());
-    auto form = FrozenForm::parse(code, scales, [&] { return getOperation().emitError(); });
-    if (failed(step) || failed(form))
+    if (failed(step))
       return signalPassFailure();
     for (auto variable : getOperation().getOps<VariableOp>()) {
       if (std::optional<StateShard> own = StateShard::get(variable)) {
         StateShard::removeFrom(variable);
         shard(variable, own->type, own->shard, *step);
       } else if (ranks > 1 && variable.getRole() == Role::Parameter && !variable.getShard() &&
-                 !willBeCodes(variable, *form, *step)) {
+                 !willBeCodes(variable, *step)) {
         shardAsUpdated(variable, *step);
       }
     }
   }
 
-  static bool willBeCodes(VariableOp parameter, const std::optional<FrozenForm> &form,
-                          const StepModel &step) {
-    return form && form->suits(parameter) && step.getWrites(parameter.getSymNameAttr()).empty();
+  static bool willBeCodes(VariableOp parameter, const StepModel &step) {
+    return FrozenForm::getOfState(parameter) && step.getWrites(parameter.getSymNameAttr()).empty();
   }
 
   void shardAsUpdated(VariableOp parameter, const StepModel &step) {

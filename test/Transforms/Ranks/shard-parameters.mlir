@@ -1,6 +1,6 @@
 // RUN: memopt-opt %s -memopt-shard-parameters=ranks=3 -split-input-file | FileCheck %s
 // RUN: memopt-opt %s -memopt-shard-parameters="ranks=3 gather-again=true" -cse -split-input-file | FileCheck %s --check-prefix=AGAIN
-// RUN: memopt-opt %s -memopt-shard-parameters="ranks=3 code=int8" -split-input-file | FileCheck %s --check-prefix=CODES
+// RUN: memopt-opt %s -memopt-shard-parameters=ranks=3 -split-input-file | FileCheck %s --check-prefix=CODES
 // RUN: memopt-opt %s -memopt-shard-parameters=ranks=1 -split-input-file | FileCheck %s --check-prefix=ALONE
 
 // A rank keeps its shard; what reads the tensor has it gathered, and an update stays where it is.
@@ -134,7 +134,7 @@ func.func @passes(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
 // CODES: memopt.variable @trained : tensor<1376xf32>{{.*}}shard = #memopt.shard<ranks = 3, shape = [64, 64]>
 // CODES: memopt.variable @small : tensor<{{[0-9]+}}xf32>{{.*}}shard =
 // CODES: memopt.read @frozen : tensor<64x64xf32>
-memopt.variable @frozen : tensor<64x64xf32> role <parameter>
+memopt.variable @frozen : tensor<64x64xf32> role <parameter> {memopt.state_code = {code = "int8"}}
 memopt.variable @trained : tensor<64x64xf32> role <parameter> {trainable}
 memopt.variable @small : tensor<64xf32> role <parameter>
 func.func @train_step() -> (tensor<64x64xf32>, tensor<64xf32>) {

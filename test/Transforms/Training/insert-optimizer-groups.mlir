@@ -38,14 +38,14 @@ memopt.variable @q_proj.weight : tensor<16x20xf32> role <parameter> {trainable, 
 // CHECK: memopt.optimizer_step %{{.*}}, %arg5, %[[LR]], {{.*}}weight_decay = 2.000000e+00
 // CHECK: memopt.optimizer_step %{{.*}}, %arg6, %[[LR]], {{.*}}optimizer = "lion"{{.*}}weight_decay = 2.500000e-01
 
-// A group may have any option, pairs with their comma. What goes up the gradient says so.
+// A group may have any option, pairs with their comma. What goes up the gradient takes it negated.
 
-// OWN-DAG: @optimizer.max_exp_avg_sq.fc.weight
+// OWN: @optimizer.max_exp_avg_sq.fc.weight
 // OWN-NOT: @optimizer.max_exp_avg_sq.norm.weight
-// OWN: memopt.optimizer_step %{{.*}}, %arg0, {{.*}}betas = array<f64: 8.000000e-01, 0.94999999999999996>, {{.*}}eps = 5.000000e-01
-// OWN: memopt.optimizer_step %{{.*}}, %arg2, {{.*}}eps = 1.000000e-08
-// OWN-NOT: maximize
-// OWN: memopt.optimizer_step %{{.*}}, %arg6, {{.*}}maximize = 1.000000e+00
+// OWN: memopt.optimizer_step %{{.*}}, %arg0, {{.*}}amsgrad = 1.000000e+00{{.*}}betas = array<f64: 8.000000e-01, 0.94999999999999996>{{.*}}eps = 5.000000e-01
+// OWN: memopt.optimizer_step %{{.*}}, %arg2, {{.*}}amsgrad = 0.000000e+00{{.*}}eps = 1.000000e-08
+// OWN: %[[UP:.*]] = arith.negf %arg6
+// OWN: memopt.optimizer_step %{{.*}}, %[[UP]], {{.*}}maximize = 1.000000e+00
 
 // Muon takes matrices that are no embeddings; the rest is AdamW's, with its own defaults.
 

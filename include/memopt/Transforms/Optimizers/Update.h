@@ -99,8 +99,6 @@ public:
   static int64_t getBlockBytes(unsigned bits) { return getBlock(bits) * bits / 8; }
   /// The setting that tells 4 bits from 8.
   static constexpr StringLiteral kStateBits = "state-bits";
-  /// The setting with which updates go up the gradient.
-  static constexpr StringLiteral kMaximize = "maximize";
 
   Update(OptimizerStepOp op, const Optimizer &optimizer, ImplicitLocOpBuilder &b);
 
@@ -113,11 +111,7 @@ public:
   void cut(ArrayRef<int64_t> newShape) { shape.assign(newShape.begin(), newShape.end()); }
 
   Quantity parameter() { return readFull(op.getParameter()); }
-  /// What is to be gone down: of a loss that is maximized, the negated gradient.
-  Quantity gradient() {
-    Quantity gradient = readFull(op.getGradient());
-    return settings.isOn(kMaximize) ? -1.0 * gradient : gradient;
-  }
+  Quantity gradient() { return readFull(op.getGradient()); }
   Quantity rate() { return readScalar(op.getLearningRate()); }
   /// The value of an option, of a pair's place: a number, or an input of the program.
   Quantity hyperparameter(StringRef option, unsigned place = 0);
