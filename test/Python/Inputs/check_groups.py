@@ -47,7 +47,7 @@ def settings_of_their_own():
              "Adam": [{"amsgrad": True}, {"eps": 1e-3}, {"betas": (0.5, 0.9), "maximize": True}], "AdamW": [{"amsgrad": True, "eps": 1e-2}],
              "RMSprop": [{"alpha": 0.5, "centered": True}, {"momentum": 0.9, "eps": 1e-4}], "Rprop": [{"etas": (0.3, 1.5)}],
              "Adagrad": [{"lr_decay": 0.5}], "Adadelta": [{"rho": 0.5}], "NAdam": [{"momentum_decay": 0.1, "decoupled_weight_decay": True}],
-             "RAdam": [{"eps": 1e-3}], "ASGD": [{"t0": 2, "lambd": 0.1}], "Adafactor": [{"d": 0.5}]}
+             "RAdam": [{"eps": 1e-3}], "ASGD": [{"t0": 2, "lambd": 0.1}], "Adafactor": [{"d": 2.0, "beta2_decay": -0.5}]}
     for name, variants in kinds.items():
         for own in variants:
             print(" ", name, own, flush=True)
