@@ -83,7 +83,6 @@ def _note_use(name: str) -> Any:
 for _name in ("pos neg abs bool float int index add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow eq ne "
               "lt le gt ge").split():
     setattr(_Number, f"__{_name}__", _note_use(f"__{_name}__"))
-_Number.__hash__ = int.__hash__  # type: ignore[method-assign]
 
 
 class _TrainingStep(nn.Module):
