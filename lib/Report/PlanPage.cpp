@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The page is plan-page.html with the plan's facts in the place of one word. It draws what it is
-// given; what a plan's numbers mean is decided here.
+// The page is plan-page.html with the facts of one plan or several in the place of one word. It
+// draws what it is given; what a plan's numbers mean is decided here.
 //
 //===----------------------------------------------------------------------===//
 
@@ -111,7 +111,7 @@ static std::string toScript(json::Object facts) {
   return script;
 }
 
-std::string mlir::memopt::makePlanPage(ModuleOp planned, const PlanPageOptions &options) {
+static json::Object describeProgram(ModuleOp planned, const PlanPageOptions &options) {
   StepModel step = *StepModel::create(planned);
   KernelGraph graph(step.getFunction());
   json::Object facts{{"title", options.title},
@@ -125,6 +125,16 @@ std::string mlir::memopt::makePlanPage(ModuleOp planned, const PlanPageOptions &
     facts["frontier"] = json::Object(*options.frontier);
   if (options.techniques)
     facts["techniques"] = json::Array(*options.techniques);
+  return facts;
+}
+
+std::string mlir::memopt::makePlanPage(ArrayRef<PlanPageProgram> programs) {
+  json::Array plans;
+  for (const PlanPageProgram &program : programs) {
+    json::Object facts = describeProgram(program.planned, program.options);
+    facts["name"] = program.name;
+    plans.push_back(std::move(facts));
+  }
   auto [before, after] = kPage.split(kPlace);
-  return (before + toScript(std::move(facts)) + after).str();
+  return (before + toScript(json::Object{{"programs", std::move(plans)}}) + after).str();
 }

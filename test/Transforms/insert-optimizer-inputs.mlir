@@ -41,7 +41,7 @@ memopt.variable @free : tensor<4xf32> role <parameter> {trainable, names = ["fre
 // LOWERED-COUNT-3: memopt.read @hyperparameter.
 // LOWERED: math.powf {{.*}} : f64
 
-// WRONG: --hyperparameters expects constants, inputs, found 'some'
+// WRONG: --hyperparameters expects constants, inputs, host, found 'some'
 
 func.func @train_step(%a: tensor<16x16xf32>, %b: tensor<16xf32>, %c: tensor<4xf32>) {
   memopt.gradient %a, @fc.weight : tensor<16x16xf32>

@@ -10,6 +10,7 @@
 #include "Calibrate.h"
 
 #include "memopt/Analysis/BatchModel.h"
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Program.h"
@@ -23,6 +24,7 @@
 #include "memopt/Search/Techniques.h"
 #include "memopt/Support/InputFile.h"
 #include "memopt/Target/Cuda/CudaTarget.h"
+#include "memopt/Transforms/Optimizers/Optimizers.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Parser/Parser.h"
@@ -211,10 +213,24 @@ StatusCode Compilation::explainTechniques() {
   return StatusCode::Ok;
 }
 
+/// Says of frozen parameters which form they will have: what will be codes ranks do not share out.
+void Compilation::markFrozen() {
+  using namespace mlir::memopt;
+  auto form = FrozenForm::parse(options.pipeline.frozenWeights, options.pipeline.frozenScales,
+                                [&] { return mlir::emitError(UnknownLoc::get(&context)); });
+  if (failed(form) || !*form)
+    return;
+  for (auto variable : module->getOps<VariableOp>())
+    if ((*form)->suits(variable))
+      (*form)->attachOfState(variable);
+}
+
 StatusCode Compilation::runStage(const Stage &stage) {
   if (stage.mode == (options.evaluate ? Stage::Training : Stage::Evaluation))
     return StatusCode::Ok;
   StageScope scope(*this, stage.name, stage.description);
+  if (&stage == &kJoint)
+    markFrozen();
   PassManager manager(&context);
   stage.build(manager, options.pipeline);
   if (succeeded(manager.run(*module)))
@@ -487,6 +503,16 @@ int64_t Compilation::countRanks() {
   return options.evaluate ? mlir::memopt::countRanks(*module) : int64_t(options.pipeline.ranks);
 }
 
+/// Without a rate where a host program has it.
+llvm::json::Object Compilation::describeOptimizer() const {
+  llvm::json::Object facts{{"name", options.optimizerName}};
+  auto plan = // the words were read before
+      llvm::cantFail(mlir::memopt::OptimizerPlan::parse(options.pipeline.optimizer));
+  if (!plan.isSetByHost())
+    facts["lr"] = options.learningRate;
+  return facts;
+}
+
 mlir::memopt::ManifestOptions Compilation::describeManifest() {
   mlir::memopt::ManifestOptions manifest;
   manifest.mode = options.evaluate ? "eval" : "train";
@@ -499,7 +525,6 @@ mlir::memopt::ManifestOptions Compilation::describeManifest() {
   manifest.diskFolder = options.diskFolder;
   manifest.planText = mlir::memopt::explainPlan(*module);
   if (!options.evaluate)
-    manifest.optimizer =
-        llvm::json::Object{{"name", options.optimizerName}, {"lr", options.learningRate}};
+    manifest.optimizer = describeOptimizer();
   return manifest;
 }

@@ -14,6 +14,7 @@
 
 #include "memopt-runtime/base/Status.h"
 #include "memopt/Package/Package.h"
+#include "memopt/Report/PlanPage.h"
 #include "memopt/Search/Forms.h"
 #include "memopt/Support/Cache.h"
 
@@ -53,6 +54,9 @@ public:
   /// Says in the package that it evaluates the average of the weights.
   void noteAveraged() { isAveraged = true; }
   mlir::memopt::ProgramToWrite describeProgram(llvm::StringRef name);
+  mlir::memopt::PlanPageOptions describePage() const;
+  /// Adds to the facts of a report how techniques compare, where they were compared.
+  void addTechniques(llvm::json::Object &facts) const;
   /// Processes that run the program together: of an evaluation those that share out what it reads.
   int64_t countRanks();
   /// The message on a plan that does not fit, in full.
@@ -81,6 +85,7 @@ private:
 
   /// Takes over what a search found: the form that is compiled, or what is said last.
   StatusCode take(mlir::memopt::SearchResult result);
+  void markFrozen();
   StatusCode runStage(const Stage &stage);
   std::optional<StatusCode> runStages();
   bool isOverBudget();
@@ -96,6 +101,7 @@ private:
   StatusCode writeText(const std::string &path, llvm::StringRef text);
   StatusCode writePackage();
   mlir::memopt::ManifestOptions describeManifest();
+  llvm::json::Object describeOptimizer() const;
   int finish(StatusCode code);
 
   class StageScope;

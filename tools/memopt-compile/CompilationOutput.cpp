@@ -58,6 +58,11 @@ void Compilation::summarize() {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - beginTime).count());
 }
 
+void Compilation::addTechniques(llvm::json::Object &facts) const {
+  if (techniques)
+    facts["techniques"] = llvm::json::Array(*techniques);
+}
+
 StatusCode Compilation::report() {
   if (!options.reference && !options.device)
     if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module); !ownLoops.empty())
@@ -66,8 +71,7 @@ StatusCode Compilation::report() {
     llvm::errs() << mlir::memopt::explainPlan(*module);
   if (!options.reportPath.empty()) {
     llvm::json::Object facts = mlir::memopt::describePlan(*module);
-    if (techniques)
-      facts["techniques"] = llvm::json::Array(*techniques);
+    addTechniques(facts);
     StatusCode code = writeText(
         options.reportPath, llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str());
     if (code != StatusCode::Ok)
@@ -80,13 +84,19 @@ StatusCode Compilation::report() {
 StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
   if (options.pagePath.empty())
     return StatusCode::Ok;
+  mlir::memopt::PlanPageOptions page = describePage();
+  page.frontier = std::move(frontier);
+  return writeText(options.pagePath, mlir::memopt::makePlanPage(mlir::memopt::PlanPageProgram{
+                                         "", *module, std::move(page)}));
+}
+
+mlir::memopt::PlanPageOptions Compilation::describePage() const {
   mlir::memopt::PlanPageOptions page;
   page.title = llvm::sys::path::filename(options.input).str();
   page.budgets = {options.deviceBudget, options.hostBudget, options.diskBudget};
   page.microBatches = options.pipeline.microBatches;
-  page.frontier = std::move(frontier);
   page.techniques = techniques;
-  return writeText(options.pagePath, mlir::memopt::makePlanPage(*module, page));
+  return page;
 }
 
 /// What a message on a plan that does not fit leaves open: the budget of the arena is less.

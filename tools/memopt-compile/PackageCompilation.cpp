@@ -10,6 +10,7 @@
 
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt/Report/PlanPage.h"
 #include "memopt/Report/PlanReport.h"
 #include "memopt/Support/InputFile.h"
 
@@ -32,8 +33,9 @@ int PackageCompilation::run() {
 }
 
 StatusCode PackageCompilation::compile() {
-  for (auto step : {&PackageCompilation::prepare, &PackageCompilation::plan,
-                    &PackageCompilation::report, &PackageCompilation::write})
+  for (auto step :
+       {&PackageCompilation::prepare, &PackageCompilation::plan, &PackageCompilation::report,
+        &PackageCompilation::drawPage, &PackageCompilation::write})
     if (StatusCode code = (this->*step)(); code != StatusCode::Ok)
       return code;
   if (!request.programs.front().options->isQuiet)
@@ -52,7 +54,10 @@ StatusCode PackageCompilation::prepare() {
   if (StatusCode code = readState(); code != StatusCode::Ok)
     return code;
   for (ProgramRequest &program : request.programs) {
-    program.options->reportPath.clear(); // there is one of all
+    // There is one of all.
+    program.options->reportPath.clear();
+    if (program.options->pagePath == request.pagePath)
+      program.options->pagePath.clear();
     compilations.push_back(std::make_unique<Compilation>(context, *program.options, errors));
   }
   for (size_t number : getOrder())
@@ -86,6 +91,8 @@ ModuleOp PackageCompilation::findPlacedState() {
 
 StatusCode PackageCompilation::prepareProgram(size_t number) {
   Compilation &compilation = *compilations[number];
+  if (request.programs[number].options->explainsTechniques)
+    llvm::errs() << "Techniques of program " << request.programs[number].name << ":\n";
   if (StatusCode code = compilation.begin(); code != StatusCode::Ok)
     return code;
   if (request.programs[number].options->evaluate) {
@@ -215,11 +222,27 @@ StatusCode PackageCompilation::report() {
     own["name"] = program.name;
     own["kind"] = program.options->evaluate ? "eval" : "train";
     own["shapes"] = describeInputs(compilation->getModule());
+    compilation->addTechniques(own);
     programs.push_back(std::move(own));
   }
   facts["programs"] = std::move(programs);
   std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str();
   ::memopt::Status status = ::memopt::writeFileAtomically(request.reportPath, text);
+  if (!status.isOk())
+    errors.last = status.getMessage();
+  return status.getCode();
+}
+
+/// The plans of all programs on one page, by their names.
+StatusCode PackageCompilation::drawPage() {
+  if (request.pagePath.empty())
+    return StatusCode::Ok;
+  std::vector<mlir::memopt::PlanPageProgram> programs;
+  for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
+    programs.push_back({program.name, compilation->getModule(), compilation->describePage()});
+  llvm::outs().flush(); // the path may be that of the same file
+  ::memopt::Status status =
+      ::memopt::writeFileAtomically(request.pagePath, mlir::memopt::makePlanPage(programs));
   if (!status.isOk())
     errors.last = status.getMessage();
   return status.getCode();

@@ -38,6 +38,7 @@ private:
   StatusCode plan();
   StatusCode write();
   StatusCode report();
+  StatusCode drawPage();
   void summarize();
   mlir::memopt::StateProgram describeState(size_t number);
   std::vector<mlir::memopt::StateProgram> listStates();

@@ -165,7 +165,7 @@ parseOptions(char *tool, const CommandLine &line, const Draft &draft) {
   return options;
 }
 
-/// What is of one program is of the only one that trains: evaluations follow it.
+/// A form is searched for the only program that trains: evaluations follow it.
 static llvm::Error checkSearches(const std::vector<ProgramRequest> &programs) {
   bool isOne = llvm::count_if(programs, [](const ProgramRequest &program) {
                  return !program.options->evaluate;
@@ -174,11 +174,9 @@ static llvm::Error checkSearches(const std::vector<ProgramRequest> &programs) {
     const CompileOptions &own = *program.options;
     if (programs.size() == 1 || (isOne && !own.evaluate))
       continue;
-    if (own.explainsTechniques || own.isBatchSearched || own.isFormSearched)
-      return invalid("--batch=max, --auto and --explain=techniques search the form of one program "
-                     "that trains; a package of several has its forms given");
-    if (!own.pagePath.empty())
-      return invalid("--html draws the plan of one program that trains; compile it alone");
+    if (own.isBatchSearched || own.isFormSearched)
+      return invalid("--batch=max and --auto search the form of one program that trains; a package "
+                     "of several has its forms given");
   }
   return llvm::Error::success();
 }
@@ -217,5 +215,6 @@ llvm::Expected<CompileRequest> memopt::tool::parseRequest(int argc, char **argv)
     return std::move(error);
   request.output = request.programs.front().options->output;
   request.reportPath = line->get("report");
+  request.pagePath = line->get("html");
   return request;
 }

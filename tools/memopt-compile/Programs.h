@@ -30,8 +30,8 @@ struct ProgramRequest {
 struct CompileRequest {
   std::unique_ptr<CompileOptions> single; ///< null where there are several
   std::vector<ProgramRequest> programs;
-  std::string output, reportPath; ///< of all of them
-  std::string state;              ///< the package whose state they have; empty: their own
+  std::string output, reportPath, pagePath; ///< of all of them
+  std::string state;                        ///< the package whose state they have; empty: their own
 };
 
 /// Reads a command line, and the file of --programs.

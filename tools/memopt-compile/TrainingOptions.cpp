@@ -72,11 +72,6 @@ static llvm::Error fillFrozen(const CommandLine &line, CompileOptions &options) 
     return invalid("--frozen-scales expects f32 or int8, found '" + scales + "'");
   if (scales == "int8" && code != "nf4")
     return invalid("--frozen-scales=int8 is of the scales of --frozen-weights=nf4");
-  if (code != "f32" && line.get("zero-stage") == "3")
-    return invalid(
-        "--frozen-weights=" + code +
-        " with --zero-stage=3, which shares parameters out: blocks of codes are not cut; "
-        "use --zero-stage=2");
   options.pipeline.frozenWeights = code;
   options.pipeline.frozenScales = scales;
   return llvm::Error::success();

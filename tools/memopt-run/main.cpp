@@ -115,6 +115,8 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
         validation, Validation::create(options, *programs, std::move(numbers), communicator));
   }
   Status status = run.awaitReason(isTraining ? train(run, validation.get()) : evaluate(run));
+  if (validation)
+    run.report.stepsOf.insert(validation->getSteps().begin(), validation->getSteps().end());
   run.report.notePrograms(*programs);
   // An interrupted run has results too.
   if (run.hasResults && !options.report.empty()) {

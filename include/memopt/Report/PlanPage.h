@@ -29,10 +29,18 @@ struct PlanPageOptions {
   std::optional<llvm::json::Array> techniques;
 };
 
+/// One of the programs that a page shows.
+struct PlanPageProgram {
+  std::string name; ///< in its package; nothing where it is alone
+  ModuleOp planned;
+  PlanPageOptions options;
+};
+
 /// One HTML file that needs no other: memory over the step by kind and module, every value where it
 /// lies, what is alive at the peak, what was computed again, predicted time against the rate of
-/// matrix products, and the frontier. Names from the model are data in it, never markup.
-std::string makePlanPage(ModuleOp planned, const PlanPageOptions &options);
+/// matrix products, and the frontier. Of several programs it shows the one that a reader chooses.
+/// Names from the model are data in it, never markup.
+std::string makePlanPage(llvm::ArrayRef<PlanPageProgram> programs);
 
 } // namespace mlir::memopt
 

@@ -277,7 +277,8 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
   let description = [{
     Stage 3 of ZeRO. The variable of a parameter becomes this rank's shard, cut as in its update if it has one. A read is
     followed by an `all_gather`. If a cast narrows the value, the narrow elements are gathered. The result of an update
-    is written without a gather. A parameter stays whole if a shard would not be smaller.
+    is written without a gather. A parameter stays whole if a shard would not be smaller, and if its `memopt.state_code` says
+    that it will be codes, whose blocks are not cut.
 
     An evaluation that reads a training's state says of each variable which part a rank has, in the attribute
     `memopt.state_shard`; its reads are gathered in the same way.

@@ -203,16 +203,17 @@ static const OptimizerOption *findPlanOption(StringRef name) {
        "factor of weight decay for vectors and scalars",
        OptimizerOption::Number,
        {1}},
+      {"maximize", "[on|off]", "updates go up the gradient, not down", OptimizerOption::Flag, {0}},
       {"hyperparameters",
-       "constants|inputs",
+       "constants|inputs|host",
        "inputs: momentum, betas, weight decay and --max-grad-norm are variables that a host may "
-       "change between steps",
+       "change between steps; host: and a host program sets them, and rates, before the first",
        OptimizerOption::Choice,
        {},
        0,
        0,
        false,
-       {"constants", "inputs"}},
+       {"constants", "inputs", "host"}},
       {"ema-decay",
        "X",
        "keep an average of the weights, of which each step keeps this part; 0: keep none",
@@ -243,10 +244,11 @@ static const OptimizerOption *findPlanOption(StringRef name) {
   return found == std::end(all) ? nullptr : found;
 }
 static constexpr StringLiteral kPlanOptions[] = {
-    "optim-bits",      "min-8bit-size",   "norm-decay-mult", "bias-decay-mult",
-    "flat-decay-mult", "hyperparameters", "ema-decay",       "ema-warmup",
-    "ema-uniform",     "ema-start",       "ema-every"};
-static constexpr StringLiteral kGroupKeys[] = {"lr", "weight-decay", "optimizer", "optim-bits"};
+    "optim-bits",      "min-8bit-size", "norm-decay-mult", "bias-decay-mult",
+    "flat-decay-mult", "maximize",      "hyperparameters", "ema-decay",
+    "ema-warmup",      "ema-uniform",   "ema-start",       "ema-every"};
+/// Options of the plan that a group may have otherwise; it may have all options of optimizers.
+static constexpr StringLiteral kGroupKeys[] = {"optim-bits", kMaximize};
 
 static std::string listOptimizers(StringRef separator) {
   return llvm::join(
@@ -302,9 +304,10 @@ std::vector<OptimizerOptionRow> OptimizerPlan::getOptionRows() {
     rows.push_back(
         {name.str(), option.metavariable.str(), writeInitial(option), option.help.str()});
   }
-  rows.push_back({"param-group", "GLOB,...:KEY=VALUE,...", "",
-                  "lr, weight-decay, optimizer or optim-bits of these parameters; repeatable, the "
-                  "first match wins"});
+  rows.push_back(
+      {"param-group", "GLOB,...:KEY=VALUE,...", "",
+       "optimizer, optim-bits, maximize and options of the optimizer, for these parameters; "
+       "repeatable, the first match wins"});
   return rows;
 }
 
@@ -334,6 +337,13 @@ static void setWord(std::vector<std::pair<std::string, std::string>> &words, Str
   words.emplace_back(name.str(), value.str());
 }
 
+/// The value of an option of the plan; those of optimizers are read when it is known which they are.
+static llvm::Error checkPlanWord(StringRef name, StringRef value) {
+  const OptimizerOption *option = findPlanOption(name);
+  OptimizerSettings scratch;
+  return option ? readValue(*option, value, scratch) : llvm::Error::success();
+}
+
 llvm::Error OptimizerPlan::readWord(StringRef name, StringRef value) {
   if (name == "param-group")
     return readGroup(value);
@@ -344,11 +354,8 @@ llvm::Error OptimizerPlan::readWord(StringRef name, StringRef value) {
     optimizer = *found;
     return llvm::Error::success();
   }
-  if (const OptimizerOption *option = findPlanOption(name)) {
-    OptimizerSettings scratch;
-    if (llvm::Error error = readValue(*option, value, scratch))
-      return error;
-  }
+  if (llvm::Error error = checkPlanWord(name, value))
+    return error;
   setWord(words, name, value);
   return llvm::Error::success();
 }
@@ -363,6 +370,23 @@ std::optional<OptimizerSettings> OptimizerPlan::getAverageSettings() const {
   return isKept ? std::optional(*settings) : std::nullopt;
 }
 
+static bool isGroupKey(StringRef key) {
+  return key == "optimizer" || llvm::is_contained(kGroupKeys, key) ||
+         llvm::any_of(getOptimizers(),
+                      [&](const Optimizer *entry) { return findOption(*entry, key).has_value(); });
+}
+
+/// KEY=VALUE,... at its commas, but for those of a pair: betas=0.9,0.95.
+static SmallVector<StringRef> splitItems(StringRef text) {
+  SmallVector<StringRef> items;
+  for (StringRef part : llvm::split(text, ','))
+    if (part.contains('=') || items.empty())
+      items.push_back(part);
+    else
+      items.back() = StringRef(items.back().begin(), part.end() - items.back().begin());
+  return items;
+}
+
 llvm::Error OptimizerPlan::readGroup(StringRef text) {
   auto [globs, settings] = text.rsplit(':');
   if (globs.empty() || settings.empty())
@@ -375,16 +399,18 @@ llvm::Error OptimizerPlan::readGroup(StringRef text) {
                      "' is no glob: " + llvm::toString(pattern.takeError()));
     group.globs.push_back(glob.str());
   }
-  for (StringRef item : llvm::split(settings, ',')) {
+  for (StringRef item : splitItems(settings)) {
     auto [key, value] = item.split('=');
-    if (!llvm::is_contained(kGroupKeys, key) || value.empty())
-      return invalid("--param-group sets lr, weight-decay, optimizer or optim-bits, found '" +
-                     item + "' in '" + text + "'");
+    if (value.empty() || !isGroupKey(key))
+      return invalid("--param-group sets optimizer, " + llvm::join(ArrayRef(kGroupKeys), ", ") +
+                     " or an option of an optimizer, found '" + item + "' in '" + text + "'");
     if (key == "optimizer") {
       auto found = readOptimizer(value);
       if (!found)
         return found.takeError();
       group.optimizer = *found;
+    } else if (llvm::Error error = checkPlanWord(key, value)) {
+      return error;
     } else {
       setWord(group.words, key, value);
     }
@@ -572,7 +598,12 @@ void OptimizerPlan::scaleDecay(const ParameterInfo &parameter, OptimizerSettings
 
 bool OptimizerPlan::hasInputs() const {
   const std::string *word = findWord(words, "hyperparameters");
-  return word && *word == "inputs";
+  return word && *word != "constants";
+}
+
+bool OptimizerPlan::isSetByHost() const {
+  const std::string *word = findWord(words, "hyperparameters");
+  return word && *word == "host";
 }
 
 std::string mlir::memopt::getInputName(StringRef option, unsigned place) {
@@ -644,6 +675,8 @@ llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &pa
     update.stateBits = 32;
   if (update.stateBits == 4)
     settings->setNumbers(Update::kStateBits, {4});
+  if (const std::string *word = findWord(own, kMaximize); word && *word != "off")
+    settings->setNumbers(kMaximize, {1});
   update.settings = std::move(*settings);
   return update;
 }

@@ -14,9 +14,9 @@ using namespace mlir::memopt;
 
 static std::vector<const Optimizer *> &getRegistry() {
   static std::vector<const Optimizer *> all = {
-      &getSgd(),    &getAdam(),  &getAdamW(),    &getRmsprop(), &getAdagrad(),   &getAdadelta(),
-      &getAdamax(), &getNadam(), &getRadam(),    &getAsgd(),    &getAdafactor(), &getMuon(),
-      &getLion(),   &getSm3(),   &getAdamMini(), &getApollo(),  &getApolloMini()};
+      &getSgd(),    &getAdam(),  &getAdamW(),    &getRmsprop(), &getAdagrad(),    &getAdadelta(),
+      &getAdamax(), &getNadam(), &getRadam(),    &getAsgd(),    &getAdafactor(),  &getMuon(),
+      &getLion(),   &getSm3(),   &getAdamMini(), &getApollo(),  &getApolloMini(), &getRprop()};
   return all;
 }
 

@@ -24,10 +24,12 @@
 //          An evaluation that reads a training's shards says of each which it is
 //          (StateForm.h); its graph has reads alone.
 // Casts:   what is read narrower is narrowed before it is sent.
-// Left:    parameters of which a shard takes no fewer bytes than the whole.
+// Left:    parameters of which a shard takes no fewer bytes than the whole; frozen ones that will be
+//          codes, which have few bytes, and blocks that a shard would cut.
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Analysis/StateForm.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
@@ -142,10 +144,15 @@ struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardPa
       if (std::optional<StateShard> own = StateShard::get(variable)) {
         StateShard::removeFrom(variable);
         shard(variable, own->type, own->shard, *step);
-      } else if (ranks > 1 && variable.getRole() == Role::Parameter && !variable.getShard()) {
+      } else if (ranks > 1 && variable.getRole() == Role::Parameter && !variable.getShard() &&
+                 !willBeCodes(variable, *step)) {
         shardAsUpdated(variable, *step);
       }
     }
+  }
+
+  static bool willBeCodes(VariableOp parameter, const StepModel &step) {
+    return FrozenForm::getOfState(parameter) && step.getWrites(parameter.getSymNameAttr()).empty();
   }
 
   void shardAsUpdated(VariableOp parameter, const StepModel &step) {

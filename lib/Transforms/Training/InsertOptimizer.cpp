@@ -368,6 +368,8 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
   Value old = read(parameter, loc);
   if (shardRanks > 1)
     old = create<CollectiveOp>(loc, type, CollectiveKind::OwnShard, old, shardRanks);
+  if (choice.settings.isOn(kMaximize))
+    gradient = create<arith::NegFOp>(loc, gradient);
   auto step = create<OptimizerStepOp>(
       loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), old,
       gradient, *rate, stepNumber, operands, builder.getStringAttr(choice.optimizer->getName()),

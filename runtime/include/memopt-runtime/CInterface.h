@@ -106,6 +106,13 @@ int32_t memopt_session_open(const char *package, const memopt_session_options *o
    chosen program has written, or handed to a library. -1: there is no such space. */
 int64_t memopt_session_get_used_bytes(const memopt_session *session, const char *space);
 
+/* Records the timeline of the chosen program's next steps, with room for so many. Of a program that
+   was compiled without --instrument this fails. */
+int32_t memopt_session_begin_trace(memopt_session *session, int64_t steps, memopt_error *error);
+
+/* Ends it, and writes it for Perfetto or chrome://tracing, unless `path` is NULL. */
+int32_t memopt_session_write_trace(memopt_session *session, const char *path, memopt_error *error);
+
 /* Frees everything; NULL is allowed. */
 void memopt_session_close(memopt_session *session);
 

@@ -45,6 +45,7 @@ struct memopt_session {
   std::unique_ptr<ProgramSet> programs;
   std::vector<ProgramInputs> said; ///< by program
   size_t chosen = 0;
+  std::map<size_t, std::unique_ptr<Trace>> traces; ///< by program: of timelines that are recorded
   TrainingState state;
   /// Variables without a value as yet; every one before there are first values.
   std::set<std::string> missing;
@@ -243,6 +244,27 @@ int64_t memopt_session_get_used_bytes(const memopt_session *session, const char 
     if (space && std::strcmp(space, getSpaceName(i)) == 0)
       return used[size_t(i)];
   return -1;
+}
+
+int32_t memopt_session_begin_trace(memopt_session *session, int64_t steps, memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    if (steps < 1)
+      return badInput("a timeline has a step or more, found " + std::to_string(steps));
+    auto trace = std::make_unique<Trace>(session->getManifest(), steps);
+    MEMOPT_RETURN_IF_ERROR(session->getProgram().setTrace(trace.get()));
+    session->traces[session->chosen] = std::move(trace);
+    return Status::ok();
+  });
+}
+
+int32_t memopt_session_write_trace(memopt_session *session, const char *path, memopt_error *error) {
+  return guard(error, [&]() -> Status {
+    auto trace = std::exchange(session->traces[session->chosen], nullptr);
+    if (!trace)
+      return badInput("no timeline of the program is recorded");
+    MEMOPT_RETURN_IF_ERROR(session->getProgram().setTrace(nullptr));
+    return path ? trace->write(path) : Status::ok();
+  });
 }
 
 int32_t memopt_find_rank(int64_t *rank, int64_t *ranks, memopt_error *error) {

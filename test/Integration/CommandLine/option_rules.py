@@ -90,7 +90,7 @@ COMPILE = {
                              ("--initial-accumulator-value", 0.1), ("--momentum-decay", 0.1), ("--lambd", 0.1), ("--t0", 5),
                              ("--decoupled-weight-decay", "on"), ("--beta2-decay", -0.5), ("--d", 2), ("--ns-steps", 2),
                              ("--adjust-lr-fn", "original"), ("--n-heads", 2), ("--rank", 2), ("--update-proj-gap", 2),
-                             ("--apollo-scale", 2))},
+                             ("--apollo-scale", 2), ("--etas", "0.5,1.2"), ("--step-sizes", "0.1,1"))},
     **{option: ([f"{option}={value}", "--optimizer=sgd"], f"{option} is an option of")
        for option, value in (("--betas", "0.5,0.6"), ("--eps", 0.1), ("--amsgrad", "on"))},
     **{option: (["--mode=eval", f"{option}={value}"], f"{option} is for training, not for --mode=eval")
@@ -98,7 +98,8 @@ COMPILE = {
                              ("--micro-batches", 2), ("--ranks", 2), ("--offload-optimizer", "cpu"), ("--offload-activation", "cpu"),
                              ("--activation-checkpointing", "segments:2"), ("--optimizer", "adam"), ("--lr", 1),
                              ("--weight-decay", 1), ("--optim-bits", 16), ("--param-group", "a:lr=1"), ("--norm-decay-mult", 0),
-                             ("--bias-decay-mult", 0), ("--flat-decay-mult", 0), ("--ema-decay", 0.9), ("--ema-uniform", "on"))},
+                             ("--bias-decay-mult", 0), ("--flat-decay-mult", 0), ("--ema-decay", 0.9), ("--ema-uniform", "on"),
+                             ("--maximize", "on"))},
     "--machine-profile": (["--machine-profile=x", "--target=cuda", "--target-features=h100"], "--machine-profile is for --target=cpu"),
     "--reference": (["--reference", "--target=cuda", "--target-features=h100"], "--reference is for --target=cpu"),
     "--run-threads": (["--run-threads=1", "--target=cuda", "--target-features=h100"], "--run-threads is for --target=cpu"),

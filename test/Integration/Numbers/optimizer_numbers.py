@@ -59,6 +59,13 @@ def rmsprop(s, p, g, t, lr, alpha=0.99, eps=1e-8, momentum=0.0, centered=False):
     return p - lr * s["m"]
 
 
+def rprop(s, p, g, t, lr, etas=(0.5, 1.2), sizes=(1e-6, 50)):
+    turn = g * s.get("prev", 0)
+    size = s["size"] = np.clip(s.get("size", lr) * np.where(turn > 0, etas[1], np.where(turn < 0, etas[0], 1.0)), *sizes)
+    s["prev"] = np.where(turn < 0, 0.0, g)
+    return p - size * np.sign(s["prev"])
+
+
 def adagrad(s, p, g, t, lr, lr_decay=0.0, start=0.0, eps=1e-10):
     s["v"] = s.get("v", start) + g * g
     return p - lr / (1 + (t - 1) * lr_decay) * g / (np.sqrt(s["v"]) + eps)
@@ -246,6 +253,8 @@ CASES = {
     "rmsprop": ("", lambda s, p, g, t, n: rmsprop(s, p, g, t, 1e-2)),
     "rmsprop-centered": ("centered momentum=0.7 alpha=0.9 eps=1e-4",
                          lambda s, p, g, t, n: rmsprop(s, p, g, t, 1e-2, 0.9, 1e-4, 0.7, True)),
+    "rprop": ("", lambda s, p, g, t, n: rprop(s, p, g, t, 1e-2)),
+    "rprop-sizes": ("etas=0.3,2 step-sizes=1e-3,0.02", lambda s, p, g, t, n: rprop(s, p, g, t, 1e-2, (0.3, 2), (1e-3, 0.02))),
     "adagrad": ("lr-decay=0.1 initial-accumulator-value=0.3", lambda s, p, g, t, n: adagrad(s, p, g, t, 1e-2, 0.1, 0.3)),
     "adadelta": ("weight-decay=0.1", lambda s, p, g, t, n: adadelta(s, p, g, t, 1.0, decay=0.1)),
     "adamax": ("", lambda s, p, g, t, n: adamax(s, p, g, t, 2e-3)),
@@ -272,6 +281,10 @@ CASES = {
     "lion-4bit": ("optim-bits=4 min-8bit-size=0", lambda s, p, g, t, n: lion(s, p, g, t, 1e-4, store=stored(4, n, 0))),
     "apollo": ("rank=8 update-proj-gap=4 weight-decay=0.1", lambda s, p, g, t, n: apollo(s, p, g, t, 1e-3, 8, 4, decay=0.1)),
     "apollo-mini": ("betas=0.8,0.9", lambda s, p, g, t, n: apollo(s, p, g, t, 1e-3, 1, scale=128.0, mini=True, betas=(0.8, 0.9))),
+    "adam-maximize": ("maximize weight-decay=0.1", lambda s, p, g, t, n: adam(s, p, -g, t, 1e-3, decay=0.1)),
+    "adamw-groups": ("maximize param-group=w*:betas=0.8,0.9,eps=0.1,maximize=off param-group=t*:amsgrad=on,lr=0.01",
+                     lambda s, p, g, t, n: adam(s, p, g, t, 1e-3, (0.8, 0.9), 0.1, 0.01, True) if n[0] == "w" else
+                     adam(s, p, -g, t, 1e-2 if n[0] == "t" else 1e-3, decay=0.01, decoupled=True, amsgrad=n[0] == "t")),
     "sgd-groups": ("momentum=0.9 weight-decay=0.5 flat-decay-mult=0.5 bias-decay-mult=0 param-group=w*,t*:lr=0.5,weight-decay=0.2 "
                    "param-group=tall:lr=7 param-group=cube:optimizer=lion",
                    lambda s, p, g, t, n: lion(s, p, g, t, 1e-4, decay=0.5) if n == "cube" else

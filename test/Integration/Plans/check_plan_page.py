@@ -7,8 +7,8 @@ import sys
 
 page, report = pathlib.Path(sys.argv[1]).read_text(), json.loads(pathlib.Path(sys.argv[2]).read_text())
 assert not re.search(r"(src|href)\s*=|https?://(?!www\.w3\.org/2000/svg)", page), "the page asks for other files"
-line = next(line for line in page.splitlines() if line.startswith("const plan = "))
-plan = json.loads(line.removeprefix("const plan = ").removesuffix(";"))
+line = next(line for line in page.splitlines() if line.startswith("const page = "))
+plan = json.loads(line.removeprefix("const page = ").removesuffix(";"))["programs"][0]
 assert plan["report"] == report
 assert plan["budgets"] == {"device": 8 << 20}
 

@@ -31,6 +31,7 @@ def check(*options):
     assert [(program["name"], program["kind"]) for program in programs] == [("train", "train"), ("evaluate", "eval")], programs
     for program in programs:
         assert program["predicted_peak_bytes"] == program["used_peak_bytes"], (options, program)
+    assert all(program["steps"] > 0 for program in programs), programs
     assert ours["predicted_peak_bytes"]["device"] == max(program["predicted_peak_bytes"]["device"] for program in programs), options
 
 

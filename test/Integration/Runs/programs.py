@@ -59,9 +59,13 @@ def check_bytes(package, report):
 
 
 def check_shapes():
-    compile_programs(WHOLE, ("full", []), ("part", ["--batch=8"]))
+    compile_programs(WHOLE, ("full", []), ("part", ["--batch=8"]), options=[*OPTIONS, f"--html={FOLDER}/plans.html"])
     compiled = json.loads((FOLDER / "compiled.json").read_text())
     assert [(p["name"], p["kind"]) for p in compiled["programs"]] == [("full", "train"), ("part", "train")], compiled["programs"]
+    page = (FOLDER / "plans.html").read_text()
+    shown = json.loads(page.partition("const page = ")[2].partition(";\n")[0])["programs"]
+    assert [(plan["name"], plan["report"]["predicted_peak_bytes"]) for plan in shown] == [
+        (p["name"], p["predicted_peak_bytes"]) for p in compiled["programs"]]
     report = train(WHOLE, FOLDER / "mixed.safetensors", "--steps=5", "--check-memory")
     check_bytes(WHOLE, report)
     # A program of the package has the bits of the package that has it alone.

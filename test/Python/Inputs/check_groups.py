@@ -41,6 +41,55 @@ def groups_and_schedules():
     refuses(memopt.BadInput, ["eps of the optimizer's group 1 has become 0.25"], step, make_batch(0))
 
 
+def settings_of_their_own():
+    """Groups that differ in any setting, of every optimizer that has settings; state is each group's own."""
+    kinds = {"SGD": [{"nesterov": True}, {"momentum": 0.0}, {"dampening": 0.5}, {"maximize": True}],
+             "Adam": [{"amsgrad": True}, {"eps": 1e-3}, {"betas": (0.5, 0.9), "maximize": True}], "AdamW": [{"amsgrad": True, "eps": 1e-2}],
+             "RMSprop": [{"alpha": 0.5, "centered": True}, {"momentum": 0.9, "eps": 1e-4}], "Rprop": [{"etas": (0.3, 1.5)}],
+             "Adagrad": [{"lr_decay": 0.5}], "Adadelta": [{"rho": 0.5}], "NAdam": [{"momentum_decay": 0.1, "decoupled_weight_decay": True}],
+             "RAdam": [{"eps": 1e-3}], "ASGD": [{"t0": 2, "lambd": 0.1}], "Adafactor": [{"d": 2.0, "beta2_decay": -0.5}]}
+    for name, variants in kinds.items():
+        for own in variants:
+            print(" ", name, own, flush=True)
+            models = make_model(), make_model()
+
+            def make(model):
+                first = [model.conv.weight, *model.norm.parameters(), model.table.weight]
+                rest = [*model.inner.parameters(), model.head.bias]
+                more = {"momentum": 0.9} if name == "SGD" else {}
+                decays = {} if name == "Rprop" else {"weight_decay": 0.1}
+                return getattr(torch.optim, name)([{"params": first}, {"params": rest, **decays, **own}], lr=0.01, **more)
+            ours, theirs = map(make, models)
+            step = compile_step(models[0], ours)
+            for seed in range(4):
+                assert_near(step(make_batch(seed)), step_in_pytorch(models[1], theirs, make_batch(seed)), 1e-4)
+            step.sync()
+            step.close()
+            state, expected = ({number: sorted(entry) for number, entry in optimizer.state_dict()["state"].items()} for optimizer in (ours, theirs))
+            assert state == expected, (name, own, state, expected)
+            for mine, other in zip(models[0].parameters(), models[1].parameters()):
+                torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
+def of_other_libraries():
+    """timm's classes with an algorithm that memopt has; what they have beyond it is refused."""
+    try:
+        import timm.optim
+    except ImportError:
+        return
+    for make in (lambda p: timm.optim.Lion(p, lr=1e-3, weight_decay=0.1), lambda p: timm.optim.AdamWLegacy(p, lr=0.01, maximize=True)):
+        models = make_model(), make_model()
+        ours, theirs = (make(model.parameters()) for model in models)
+        step = compile_step(models[0], ours)
+        for seed in range(4):
+            assert_near(step(make_batch(seed)), step_in_pytorch(models[1], theirs, make_batch(seed)), 1e-4)
+        step.sync()
+        assert_near(*(step_in_pytorch(model, optimizer, make_batch(5)) for model, optimizer in zip(models, (ours, theirs))), 1e-4)
+    model = make_model()
+    refuses(memopt.Refused, ["has caution=True"], compile_step, model, timm.optim.Lion(model.parameters(), caution=True))
+    refuses(memopt.Refused, ["timm.optim.lamb.Lamb has no counterpart"], compile_step, model, timm.optim.Lamb(model.parameters()))
+
+
 def parts_of_a_model():
     """What the optimizer does not have stays as it is; so does what is frozen."""
     model = make_model()
@@ -57,4 +106,4 @@ def parts_of_a_model():
     assert model.head.weight is model.table.weight
 
 
-run_cases([groups_and_schedules, parts_of_a_model])
+run_cases([groups_and_schedules, settings_of_their_own, of_other_libraries, parts_of_a_model])

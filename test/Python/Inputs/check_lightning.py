@@ -144,6 +144,23 @@ def what_is_logged():
         assert_near(mine, other)
 
 
+def counters():
+    """Numbers that change from step to step are built in, which a warning says; a log of them is none of the loss."""
+    class Counting(Module):
+        def training_step(self, batch, batch_idx):
+            return F.cross_entropy(self.net(batch[0]), batch[1]) * (1 + self.current_epoch) + 0 * batch_idx
+
+    class Passing(Module):
+        def training_step(self, batch, batch_idx):
+            return super().training_step(batch, batch_idx)
+    for kind, expected in ((Counting, {"batch_idx", "current_epoch"}), (Passing, set())):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            fit(MemoptStrategy(), kind(), max_steps=1, notes=Callback())
+        said = [str(each.message) for each in found if issubclass(each.category, memopt.NumbersWarning)]
+        assert {text.split()[2].rstrip(",") for text in said if text.startswith("training_step reads")} == expected, said
+
+
 def refusals():
     class Clipping(Module):
         def on_before_optimizer_step(self, optimizer):
@@ -163,4 +180,4 @@ def refusals():
     refuses(memopt.DoesNotFit, ["does not fit"], fit, MemoptStrategy(device_memory="2KiB"), max_steps=1)
 
 
-run_cases([hundred_steps, accumulation_and_clipping, checkpoints, what_is_logged, refusals])
+run_cases([hundred_steps, accumulation_and_clipping, checkpoints, what_is_logged, counters, refusals])

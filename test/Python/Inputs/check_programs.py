@@ -4,13 +4,14 @@
 """check_programs.py FOLDER [CASE...]: several programs over one state: shapes, evaluation, several optimizers, averages."""
 
 import copy
+import json
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import memopt
-from training import assert_near, get_bits, refuses, run_cases, step_in_pytorch
+from training import FOLDER, assert_near, get_bits, refuses, run_cases, step_in_pytorch
 
 
 class Net(nn.Module):
@@ -133,6 +134,37 @@ def several_steps():
     refuses(memopt.BadInput, ["there is no step 'other'"], steps.__getitem__, "other")
 
 
+def read_by_diffusers(state, expected):
+    """Their EMAModel has a list in the order of parameters."""
+    try:
+        from diffusers.training_utils import EMAModel
+    except ImportError:
+        return
+    model = make_net()
+    average = EMAModel(model.parameters(), decay=0.9)
+    average.load_state_dict({**average.state_dict(), "optimization_step": int(state["average_updates"]),
+                             "shadow_params": [state["average"][name] for name, _ in model.named_parameters()]})
+    average.copy_to(model.parameters())
+    for mine, value in zip(model.parameters(), expected.parameters()):
+        torch.testing.assert_close(mine, value, rtol=1e-4, atol=1e-6)
+
+
+def what_is_used():
+    """What a step was seen to use is what was predicted, for each program; the timeline of a step."""
+    model = make_net()
+    rows, target = make_rows(0)
+    step = memopt.compile(model, F.cross_entropy, (rows, target), optimizer=adam(model), shapes=[(rows[:3], target[:3])], check_memory=True)
+    step((rows, target))
+    with step.trace(FOLDER / "step.json", steps=2):
+        step((rows[:3], target[:3]))
+    step.evaluate((rows, target))
+    assert {name: plan.peak_bytes for name, plan in step.programs.items()} == step.used_bytes and len(step.used_bytes) == 3
+    assert json.loads((FOLDER / "step.json").read_text())["traceEvents"]
+    other = make_net()
+    step = memopt.compile(other, F.cross_entropy, (rows, target), optimizer=adam(other))
+    refuses(memopt.BadInput, ["check_memory=True"], lambda: step.used_bytes)
+
+
 def averages():
     """PyTorch's AveragedModel, evaluated in the place of the weights."""
     model, other = make_net(), make_net()
@@ -147,6 +179,7 @@ def averages():
     assert state["average_updates"] == 5
     for name, value in average.module.named_parameters():
         torch.testing.assert_close(state["average"][name], value.detach(), rtol=1e-4, atol=1e-6)
+    read_by_diffusers(state, average.module)
     held = copy.deepcopy(other)
     held.load_state_dict({**other.state_dict(), **dict(average.module.named_parameters())})
     held.eval()
@@ -204,4 +237,4 @@ def equal_names():
     assert [steps[name](make_rows(5)) for name in "ab"] == losses
 
 
-run_cases([shapes, new_shapes, smaller_batches, several_steps, equal_names, averages, uniform_averages])
+run_cases([shapes, new_shapes, smaller_batches, several_steps, equal_names, averages, what_is_used, uniform_averages])

@@ -23,6 +23,9 @@ def bits_of_memopt_run():
     subprocess.run(["memopt-run", step.package, f"--load={FOLDER}/first", f"--data={FOLDER}/batches.safetensors", "--lr=0.01",
                     "--steps=6", "--quiet", f"--save={FOLDER}/run", f"--report={FOLDER}/run.json"],
                    check=True, stdout=subprocess.DEVNULL)
+    alone = subprocess.run(["memopt-run", step.package, f"--data={FOLDER}/batches.safetensors", "--steps=1", "--init=random"],
+                           capture_output=True, text=True)
+    assert alone.returncode == 1 and "the learning rate: the program that compiled the package sets it" in alone.stderr, alone.stderr
     assert [step(batch) for batch in batches] == json.loads((FOLDER / "run.json").read_text())["losses"]
     step.save(FOLDER / "last")
     for name in ("model.safetensors", "optimizer.safetensors"):
@@ -35,10 +38,10 @@ def bits_of_memopt_run():
 def round_trips():
     """Every optimizer begins in PyTorch, goes on in memopt, and again in PyTorch, with the losses of PyTorch alone."""
     kinds = {"SGD": [{}, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01}, {"momentum": 0.9, "dampening": 0.5}],
-             "Adam": [{"amsgrad": True, "weight_decay": 0.01}], "AdamW": [{}], "RMSprop": [{"momentum": 0.5, "centered": True}],
+             "Adam": [{"amsgrad": True, "weight_decay": 0.01}, {"maximize": True}], "AdamW": [{}], "RMSprop": [{"momentum": 0.5, "centered": True}],
              "Adagrad": [{"lr_decay": 0.1, "initial_accumulator_value": 0.1}], "Adadelta": [{}], "Adamax": [{}],
              "NAdam": [{"decoupled_weight_decay": True, "weight_decay": 0.01}], "RAdam": [{}], "ASGD": [{"t0": 3, "lambd": 0.01}],
-             "Adafactor": [{}]}
+             "Adafactor": [{}], "Rprop": [{}]}
     for name, variants in kinds.items():
         for options in variants:
             models = make_model(), make_model()

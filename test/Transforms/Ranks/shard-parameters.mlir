@@ -1,5 +1,6 @@
 // RUN: memopt-opt %s -memopt-shard-parameters=ranks=3 -split-input-file | FileCheck %s
 // RUN: memopt-opt %s -memopt-shard-parameters="ranks=3 gather-again=true" -cse -split-input-file | FileCheck %s --check-prefix=AGAIN
+// RUN: memopt-opt %s -memopt-shard-parameters=ranks=3 -split-input-file | FileCheck %s --check-prefix=CODES
 // RUN: memopt-opt %s -memopt-shard-parameters=ranks=1 -split-input-file | FileCheck %s --check-prefix=ALONE
 
 // A rank keeps its shard; what reads the tensor has it gathered, and an update stays where it is.
@@ -123,4 +124,23 @@ func.func @passes(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
   %dx = arith.mulf %y, %w {memopt.phase = #memopt.phase<backward>} : tensor<64xf32>
   %dy = arith.mulf %dx, %w {memopt.phase = #memopt.phase<backward>} : tensor<64xf32>
   return %y, %dy : tensor<64xf32>, tensor<64xf32>
+}
+
+// -----
+
+// What will be kept in codes stays whole: their blocks are not cut. What is trained, or small, is shared out as ever.
+
+// CODES: memopt.variable @frozen : tensor<64x64xf32> role <parameter>
+// CODES: memopt.variable @trained : tensor<1376xf32>{{.*}}shard = #memopt.shard<ranks = 3, shape = [64, 64]>
+// CODES: memopt.variable @small : tensor<{{[0-9]+}}xf32>{{.*}}shard =
+// CODES: memopt.read @frozen : tensor<64x64xf32>
+memopt.variable @frozen : tensor<64x64xf32> role <parameter> {memopt.state_code = {code = "int8"}}
+memopt.variable @trained : tensor<64x64xf32> role <parameter> {trainable}
+memopt.variable @small : tensor<64xf32> role <parameter>
+func.func @train_step() -> (tensor<64x64xf32>, tensor<64xf32>) {
+  %frozen = memopt.read @frozen : tensor<64x64xf32>
+  %trained = memopt.read @trained : tensor<64x64xf32>
+  %small = memopt.read @small : tensor<64xf32>
+  %sum = arith.addf %frozen, %trained : tensor<64x64xf32>
+  return %sum, %small : tensor<64x64xf32>, tensor<64xf32>
 }

@@ -1,5 +1,7 @@
 // RUN: memopt-opt %s --memopt-insert-optimizer="settings='lr=0.1 momentum=0.9 weight-decay=0.5 norm-decay-mult=0 bias-decay-mult=0.5 flat-decay-mult=0.5 param-group=fc.*,tied:lr=0.2 param-group=fc.bias:lr=7 param-group=conv.weight:weight-decay=2 param-group=free:optimizer=lion'" \
 // RUN:   | FileCheck %s
+// RUN: memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam param-group=fc.*:betas=0.8,0.95,eps=0.5,amsgrad=on param-group=free:maximize=on,lr=3'" \
+// RUN:   | FileCheck %s --check-prefix=EACH
 // RUN: memopt-opt %s --memopt-insert-optimizer="settings='optimizer=muon'" | FileCheck %s --check-prefix=MUON
 // RUN: memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adagrad initial-accumulator-value=0.5 optim-bits=8 min-8bit-size=300'" \
 // RUN:   | FileCheck %s --check-prefix=BITS8
@@ -35,6 +37,15 @@ memopt.variable @q_proj.weight : tensor<16x20xf32> role <parameter> {trainable, 
 // CHECK: memopt.optimizer_step %{{.*}}, %arg4, %[[OWN]], {{.*}}weight_decay = 5.000000e-01
 // CHECK: memopt.optimizer_step %{{.*}}, %arg5, %[[LR]], {{.*}}weight_decay = 2.000000e+00
 // CHECK: memopt.optimizer_step %{{.*}}, %arg6, %[[LR]], {{.*}}optimizer = "lion"{{.*}}weight_decay = 2.500000e-01
+
+// A group may have any option, pairs with their comma. What goes up the gradient takes it negated.
+
+// EACH: @optimizer.max_exp_avg_sq.fc.weight
+// EACH-NOT: @optimizer.max_exp_avg_sq.norm.weight
+// EACH: memopt.optimizer_step %{{.*}}, %arg0, {{.*}}amsgrad = 1.000000e+00{{.*}}betas = array<f64: 8.000000e-01, 0.94999999999999996>{{.*}}eps = 5.000000e-01
+// EACH: memopt.optimizer_step %{{.*}}, %arg2, {{.*}}amsgrad = 0.000000e+00{{.*}}eps = 1.000000e-08
+// EACH: %[[UP:.*]] = arith.negf %arg6
+// EACH: memopt.optimizer_step %{{.*}}, %[[UP]], {{.*}}maximize = 1.000000e+00
 
 // Muon takes matrices that are no embeddings; the rest is AdamW's, with its own defaults.
 

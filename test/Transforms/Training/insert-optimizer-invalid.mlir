@@ -16,12 +16,14 @@
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam optim-bits=2'" 2>&1 | FileCheck %s --check-prefix=WIDTH
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam min-8bit-size=16'" 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*.bias'" 2>&1 | FileCheck %s --check-prefix=GROUP
-// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:momentum=0.5'" 2>&1 | FileCheck %s --check-prefix=KEY
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:ema-decay=0.5'" 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:optimizer=sm3,weight-decay=1'" 2>&1 | FileCheck %s --check-prefix=GROUPOPTION
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=*:maximize=yes'" 2>&1 | FileCheck %s --check-prefix=UP
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=rprop etas=0.5,0.9'" 2>&1 | FileCheck %s --check-prefix=ETAS
 // RUN: not memopt-opt %s --memopt-insert-optimizer="max-grad-norm=-1" 2>&1 | FileCheck %s --check-prefix=NORM
 // RUN: not memopt-opt %s --memopt-insert-optimizer 2>&1 | FileCheck %s --check-prefix=GRADIENTS
 
-// NAME: error: unknown optimizer 'lamb', expected one of sgd, adam, adamw, rmsprop, adagrad, adadelta, adamax, nadam, radam, asgd, adafactor, muon, lion, sm3, adam-mini, apollo, apollo-mini
+// NAME: error: unknown optimizer 'lamb', expected one of sgd, adam, adamw, rmsprop, adagrad, adadelta, adamax, nadam, radam, asgd, adafactor, muon, lion, sm3, adam-mini, apollo, apollo-mini, rprop
 // RATE: error: --lr expects a number in [0, inf), found '-1'
 // BETA: error: --betas expects two numbers in [0, 1), found '0.9,1'
 // BETAS: error: --betas expects two numbers, found '0.9'
@@ -39,7 +41,9 @@
 // WIDTH: error: --optim-bits expects 32, 16, 8, 4, found '2'
 // SIZE: error: --min-8bit-size needs --optim-bits=8 or 4
 // GROUP: error: --param-group expects GLOB,...:KEY=VALUE,..., found '*.bias'
-// KEY: error: --param-group sets lr, weight-decay, optimizer or optim-bits, found 'momentum=0.5' in '*:momentum=0.5'
+// KEY: error: --param-group sets optimizer, optim-bits, maximize or an option of an optimizer, found 'ema-decay=0.5' in '*:ema-decay=0.5'
+// UP: error: --maximize expects on or off, found 'yes'
+// ETAS: error: --etas expects a number between 0 and 1, and one above 1
 // GROUPOPTION: error: --param-group=...:weight-decay=1: sm3 has no such option
 // NORM: error: --max-grad-norm expects a number in [0, inf], found -1
 // GRADIENTS: error: 'func.func' op has no gradients; expected the output of memopt-autodiff

@@ -37,6 +37,31 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
   return Status::ok();
 }
 
+/// A package without a rate is for a host program (--hyperparameters=host): its numbers of the
+/// optimizer are placeholders, for which a checkpoint of that program has those that are meant.
+static Status checkNumbers(const Run &run, const TrainingState &state) {
+  std::string advice = "the program that compiled the package sets it; continue from a checkpoint "
+                       "that it has saved, --load=FOLDER";
+  // The limit of --max-grad-norm is compiled as it is meant.
+  auto isOfOptimizer = [](const VariableSpec &variable) {
+    return variable.isGroupRate() ||
+           (variable.isOptimizerSetting() && variable.name != "hyperparameter.max_grad_norm");
+  };
+  auto check = [&](const Manifest &manifest) -> Status {
+    if (manifest.learningRate || manifest.optimizer.empty())
+      return Status::ok();
+    if (run.options.load.empty() && !run.options.rate)
+      return badInput("the learning rate: " + advice);
+    for (const VariableSpec &variable : manifest.variables)
+      if (isOfOptimizer(variable) && !state.numbers.count(variable.name))
+        return badInput(quote(variable.name) + ": " + advice);
+    return Status::ok();
+  };
+  for (size_t number : run.trained)
+    MEMOPT_RETURN_IF_ERROR(check((*run.programs)[number].getManifest()));
+  return check(run.session.getManifest());
+}
+
 /// First values of all variables, and where the run stands.
 static Status beginTraining(Run &run, TrainingState &state) {
   const RunOptions &options = run.options;
@@ -227,6 +252,7 @@ template <typename Body> static Status catchOutOfMemory(Body body) {
 static Status placeRun(Run &run, TrainingState &state, int64_t &steps, int64_t &lastStep) {
   const Manifest &manifest = run.session.getManifest();
   MEMOPT_RETURN_IF_ERROR(beginTraining(run, state));
+  MEMOPT_RETURN_IF_ERROR(checkNumbers(run, state));
   MEMOPT_RETURN_IF_ERROR(run.openData(state.seed));
   // Data come in micro-batches; the position counts what these are parts of.
   int64_t batchSize = run.data ? run.data->getBatchSize() : 1;

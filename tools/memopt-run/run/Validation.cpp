@@ -121,7 +121,9 @@ Status Validation::takeVariables(int64_t step) {
 
 StatusOr<std::optional<Evaluation>> Validation::evaluate(int64_t step) {
   MEMOPT_RETURN_IF_ERROR(takeVariables(step));
+  auto steps = std::move(run.report.stepsOf);
   run.report = RunReport();
+  run.report.stepsOf = std::move(steps);
   StatusOr<bool> isWhole = averageOutputs(run);
   if (!isWhole.isOk())
     return isWhole.takeStatus().withContext("evaluation after step " + std::to_string(step));

@@ -40,6 +40,9 @@ public:
   /// before the end of the data.
   StatusOr<std::optional<Evaluation>> evaluate(int64_t step);
 
+  /// Of each program that evaluates, the steps so far.
+  const std::map<const Session *, int64_t> &getSteps() const { return run.report.stepsOf; }
+
   /// The rank that could not evaluate, when all have left the last evaluation for its sake.
   std::optional<int64_t> getRefusingRank() const { return run.refusing; }
 

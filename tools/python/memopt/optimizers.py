@@ -47,6 +47,7 @@ _COUNTERPARTS = {
                                    {name: name for name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")}),
     torch.optim.RMSprop: Counterpart("rmsprop", ("alpha", "eps", "momentum", "centered", "weight_decay"),
                                      {name: name for name in ("square_avg", "momentum_buffer", "grad_avg")}),
+    torch.optim.Rprop: Counterpart("rprop", ("etas", "step_sizes"), {"prev": "prev", "step_size": "step_size"}),
     torch.optim.Adagrad: Counterpart("adagrad", ("lr_decay", "initial_accumulator_value", "eps", "weight_decay"),
                                      {"sum": "sum"}),
     torch.optim.Adadelta: Counterpart("adadelta", ("rho", "eps", "weight_decay"),
@@ -74,10 +75,17 @@ _COUNTERPARTS = {
 if hasattr(torch.optim, "Muon"):  # since PyTorch 2.9
     _COUNTERPARTS[torch.optim.Muon] = Counterpart("muon", _MUON, {"momentum_buffer": "momentum_buffer"}, False,
                                                   expected={"ns_coefficients": (3.4445, -4.775, 2.0315)})
-#: What has no influence on numbers, or only one that PyTorch itself leaves open.
-_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "muon"}
+#: Classes of other libraries with the algorithm of one above, by their names: the libraries need not be there.
+_TIMM = {"caution": False, "corrected_weight_decay": False}
+_COUNTERPARTS_BY_NAME = {
+    "timm.optim.lion.Lion": Counterpart("lion", ("betas", "weight_decay"), {"exp_avg": "exp_avg"}, False, expected=_TIMM),
+    "timm.optim.adamw.AdamWLegacy": _COUNTERPARTS[torch.optim.AdamW]._replace(expected=_TIMM),
+}
+#: What has no influence on numbers, or only one that PyTorch itself leaves open; of timm's what counts with
+#: corrected_weight_decay alone.
+_IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "muon", "max_lr_snapshot"}
 #: What the program reads in each step: keys of groups, and the names of their numbers as inputs.
-_INPUTS = {"momentum": ("momentum",), "betas": ("beta1", "beta2"), "weight_decay": ("weight_decay",)}
+_INPUTS: dict[str, tuple[str, ...]] = {"momentum": ("momentum",), "betas": ("beta1", "beta2"), "weight_decay": ("weight_decay",)}
 _INPUT_PREFIX = "hyperparameter."
 
 
@@ -114,9 +122,22 @@ def _changes_nothing(kind: type, base: type) -> bool:
                for name in own if callable(getattr(kind, name)))
 
 
+def _look_up(kind: type) -> Counterpart | None:
+    return _COUNTERPARTS.get(kind) or _COUNTERPARTS_BY_NAME.get(f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _find_base(optimizer: torch.optim.Optimizer) -> type | None:
+    return next((kind for kind in type(optimizer).__mro__ if _look_up(kind)), None)
+
+
 def _find_kind(optimizer: torch.optim.Optimizer) -> type | None:
-    base = next((kind for kind in type(optimizer).__mro__ if kind in _COUNTERPARTS), None)
+    base = _find_base(optimizer)
     return base if base is not None and _changes_nothing(type(optimizer), base) else None
+
+
+def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def find_counterpart(optimizer: torch.optim.Optimizer) -> Counterpart:
@@ -124,12 +145,17 @@ def find_counterpart(optimizer: torch.optim.Optimizer) -> Counterpart:
     kind = _find_kind(unwrap_optimizer(optimizer))
     if kind is None:
         name = f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
-        base = next((kind for kind in type(optimizer).__mro__ if kind in _COUNTERPARTS), None)
+        base = _find_base(optimizer)
         if base is not None:
             raise Refused(f"{name} steps otherwise than {base.__name__}, which it is derived from, and memopt does not see how")
-        raise Refused(f"{name} has no counterpart; there are " + ", ".join(
-            f"memopt.optim.{kind.__name__}" if kind.__module__ == optim.__name__ else kind.__name__ for kind in _COUNTERPARTS))
-    return _COUNTERPARTS[kind]
+        why = (", as it steps by a closure, which computes loss and gradients several times in a step"
+               if _needs_closure(optimizer) else "")
+        raise Refused(f"{name} has no counterpart{why}; there are " + ", ".join([
+            *(f"memopt.optim.{kind.__name__}" if kind.__module__ == optim.__name__ else kind.__name__ for kind in _COUNTERPARTS),
+            *_COUNTERPARTS_BY_NAME]))
+    counterpart = _look_up(kind)
+    assert counterpart is not None  # of every kind that is found
+    return counterpart
 
 
 class OptimizerOptions:
@@ -145,7 +171,6 @@ class OptimizerOptions:
         self.names = {parameter: name for name, parameter in parameters.items() if name in read}
         self.counterpart = find_counterpart(optimizer)
         self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
-        self._check_groups()
         self._mark_groups()
 
     def _mark_groups(self) -> None:
@@ -169,6 +194,8 @@ class OptimizerOptions:
     def _read_group(self, number: int) -> dict[str, Any]:
         group = self.optimizer.param_groups[number]
         settings = {key: group[key] for key in self.counterpart.options}
+        if group.get("maximize"):
+            settings["maximize"] = True
         # With these values the rest needs no counterpart. AdamW is an Adam whose decay is decoupled.
         neutral = {"maximize": False, "differentiable": False,
                    "decoupled_weight_decay": isinstance(self.optimizer, torch.optim.AdamW), **self.counterpart.expected}
@@ -179,14 +206,6 @@ class OptimizerOptions:
                 continue
             raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, which has no counterpart")
         return settings
-
-    def _check_groups(self) -> None:
-        for number, settings in enumerate(self._settings):
-            for key, value in settings.items():
-                first = self._settings[0][key]
-                if value != first and (key not in _INPUTS or key == "momentum" and 0 in (value, first)):
-                    raise Refused(f"{type(self.optimizer).__name__}: group {number} has {key}={value}, group 0 {first}; groups may "
-                                  f"differ in lr, {', '.join(_INPUTS)}, and all or none have a momentum of 0")
 
     def hold(self) -> bool:
         """Whether the optimizer has the parameters that were compiled, and trains those that it did."""
@@ -234,14 +253,15 @@ class OptimizerOptions:
 
     def check_input(self, number: int, key: str, value: Any) -> str | None:
         """Why a value of an input cannot take effect in this program, as a sentence."""
-        if key == "momentum" and (value == 0) != (self._settings[0][key] == 0):
+        compiled = self._settings[number].get(key)
+        if key == "momentum" and (value == 0) != (compiled == 0):
             return (f"momentum of the optimizer's group {number} has become {value}, the step was compiled for "
-                    f"{self._settings[0][key]}; whether it is 0 decides which state there is")
+                    f"{compiled}; whether it is 0 decides which state there is")
         return None
 
     def get_words(self) -> list[str]:
         """The options of memopt-compile."""
-        words = [f"--optimizer={self.counterpart.name}", "--hyperparameters=inputs"]
+        words = [f"--optimizer={self.counterpart.name}", "--hyperparameters=host"]
         words += [f"--{key.replace('_', '-')}={_write(value)}" for key, value in self._settings[0].items()]
         for number, group in enumerate(self.optimizer.param_groups):
             keys = self._write_group(number)
@@ -262,12 +282,16 @@ class OptimizerOptions:
                   for key in self.input_keys] for rate in self.name_rates(manifest)]
         return [[variables if there.issuperset(variables) else () for variables in group] for group in names]
     def _write_group(self, number: int) -> str:
-        """What `--param-group` says of a group; nothing where it is as the first."""
-        keys = []
+        """What `--param-group` says of a group; nothing where it is as the first. Values of inputs are written before
+        each step, so that of these only counts whether there is a momentum."""
+        first, own, keys = self._settings[0], self._settings[number], []
         if number:
             keys.append(f"lr={number}")
-            if "weight_decay" in self._settings[number]:
-                keys.append(f"weight-decay={_write(self._settings[number]['weight_decay'])}")
+            if "weight_decay" in own:
+                keys.append(f"weight-decay={_write(own['weight_decay'])}")
+            differing = [key for key in {**first, **own} if own.get(key) != first.get(key) and
+                         (key not in _INPUTS or key == "momentum" and 0 in (own[key], first[key]))]
+            keys += [f"{key.replace('_', '-')}={_write(own.get(key, False))}" for key in differing]
         if not self.optimizer.param_groups[number].get("muon", True):
             keys.append("optimizer=adamw")
         return ",".join(keys)

@@ -70,6 +70,8 @@ _FUNCTIONS = {
     "memopt_session_get_manifest": (ctypes.c_char_p, [_SESSION]),
     "memopt_find_rank": (ctypes.c_int32, [ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int64), _ERROR]),
     "memopt_session_get_used_bytes": (ctypes.c_int64, [_SESSION, _NAME]),
+    "memopt_session_begin_trace": (ctypes.c_int32, [_SESSION, ctypes.c_int64, _ERROR]),
+    "memopt_session_write_trace": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
     "memopt_session_count_programs": (ctypes.c_int64, [_SESSION]),
     "memopt_session_choose_program": (ctypes.c_int32, [_SESSION, ctypes.c_int64, _ERROR]),
     "memopt_session_add_program": (ctypes.c_int32, [_SESSION, _NAME, _ERROR]),
@@ -104,7 +106,9 @@ def _load_library() -> ctypes.CDLL:
     except OSError as error:
         raise Unavailable(f"{path} does not load: {error}") from error
     for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise Unavailable(f"{path} has no {name}, which this package needs; take both from one release")
         function.restype, function.argtypes = result, arguments
     if library.memopt_c_version() != _C_VERSION:
         raise Unavailable(f"{path} has version {library.memopt_c_version()} of the C interface, this package needs "
@@ -225,6 +229,14 @@ class Program:
     def set_rate(self, variable: str, rate: float) -> None:
         """Sets the learning rate `lr`, or that of a group of parameters, `lr.1`, ..., from the next step on."""
         self._call("set_rate", variable.encode(), rate)
+
+    def begin_trace(self, steps: int) -> None:
+        """Records the timeline of the next steps, with room for so many."""
+        self._call("begin_trace", steps)
+
+    def write_trace(self, path: str | os.PathLike | None) -> None:
+        """Ends it, and writes it for Perfetto or chrome://tracing, if there is a path."""
+        self._call("write_trace", None if path is None else os.fsencode(path))
 
     @property
     def used_bytes(self) -> dict[str, int]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ class Settings(NamedTuple):
     max_programs: int | None = None
     ragged: str = "error"
     device: str = "cpu"
+    check_memory: bool = False
+    disk_folder: str | os.PathLike | None = None
 
     def check(self) -> Settings:
         if self.new_shapes not in ("error", "compile"):

@@ -9,10 +9,12 @@ then on the step has the parameters; `Step.sync` puts them back into the model.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -63,6 +65,24 @@ class Step(StepPrograms, StepEvaluation, StepState):
     def programs(self) -> dict[str, Plan]:
         """The plans of all programs by their names: of steps, and of evaluations as far as they were needed."""
         return dict(self._workspace.plans)
+
+    @property
+    def used_bytes(self) -> dict[str, dict[str, int]]:
+        """By program and space, what each was seen to use; of a step that was compiled with `check_memory=True`."""
+        return self._workspace.get_used_bytes()
+
+    @contextlib.contextmanager
+    def trace(self, path: str | os.PathLike, steps: int = 1) -> Iterator[None]:
+        """While entered, records the timeline of training steps, at most so many, and writes it for Perfetto at the end: that
+        of the program whose step was the last."""
+        programs = list(self._programs)
+        for program in programs:
+            program.program.begin_trace(steps)
+        try:
+            yield
+        finally:  # the timeline is wanted most when something went wrong
+            for program in programs:
+                program.program.write_trace(path if program is self._last else None)
 
     @property
     def model(self) -> nn.Module:
@@ -175,7 +195,8 @@ class Step(StepPrograms, StepEvaluation, StepState):
 def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
             targets: Sequence[str] | None = None, device_memory: int | str | None = None, threads: int = 0,
             shapes: Sequence[Any] | None = None, new_shapes: str = "error", max_programs: int | None = None,
-            ragged: str = "error", device: str = "cpu", **options: Any) -> Step:
+            ragged: str = "error", device: str = "cpu", check_memory: bool = False, disk_folder: str | os.PathLike | None = None,
+            **options: Any) -> Step:
     """Compiles the training step of a model on batches like `batch`.
 
     The batch is a tuple such as a DataLoader gives, or a mapping by name. Of a tuple the last entry goes to the loss,
@@ -187,6 +208,7 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
     bounds them. `ragged="pad"` takes batches with fewer samples as well.
 
     `device_memory` is the budget, in bytes or as "8GiB"; `device` is "cpu" or "cuda"; `threads` bounds those of the run;
+    `check_memory=True` lets `Step.used_bytes` say what was used; `disk_folder` is where the file of what lies on disk is made;
     in processes that torchrun has started each is a rank, with its own batches; other options are those of
     memopt-compile with underscores: `activation_checkpointing=["layer1.*"]`, `micro_batches=4`, `precision="bf16"`.
 
@@ -196,7 +218,7 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
 
     Raises `DoesNotFit`, `Refused` for what cannot be exported as it trains, `BadInput` for what cannot be compiled.
     """
-    settings = Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device).check()
+    settings = Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device, check_memory, disk_folder).check()
     return Step(make_models(Model(model, loss_fn, batch, optimizer, targets, ragged == "pad"), shapes), settings)
 
 

@@ -79,8 +79,7 @@ class StepPrograms:
 
     def _open(self, models: Sequence[Model]) -> tuple[Workspace, State]:
         """Compiles the step; its variables have no values as yet."""
-        settings = self._settings
-        workspace = Workspace(self._request(models), settings.threads, settings.device_memory, settings.device)
+        workspace = Workspace(self._request(models), self._settings)
         return workspace, State(workspace.session, Counter())
 
     def _compile(self, models: Sequence[Model]) -> None:

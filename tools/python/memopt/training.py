@@ -13,6 +13,7 @@ stands in two steps has one state and one count of steps; two optimizers over on
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ class Training:
 
     def __init__(self, module: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
                  targets: Sequence[str] | None = None, shapes: Sequence[Any] | None = None, **options: Any):
-        for name in ("device_memory", "threads", "new_shapes", "max_programs", "ragged", "device"):
+        for name in ("device_memory", "threads", "new_shapes", "max_programs", "ragged", "device", "check_memory", "disk_folder"):
             if name in options:
                 raise BadInput(f"{name}= is said of all steps: give it to memopt.compile_steps")
         self.module, self.loss_fn, self.batch, self.optimizer = module, loss_fn, batch, optimizer
@@ -132,7 +133,7 @@ class Steps(Mapping):
             options = {**settings.options, **trainings[name].options}
             self._steps[name] = _SharedStep(name, own, settings._replace(options=options), owners[name])
         requests = [request for name, step in self._steps.items() for request in step._request(models[name])]
-        self._workspace = Workspace(requests, settings.threads, settings.device_memory, settings.device)
+        self._workspace = Workspace(requests, settings)
         self._workspace.session.initialize()
         counters: dict[str, Counter] = {}
         for name, step in self._steps.items():
@@ -166,6 +167,11 @@ class Steps(Mapping):
     def programs(self) -> dict[str, Plan]:
         """The plans of all programs by their names."""
         return dict(self._workspace.plans)
+
+    @property
+    def used_bytes(self) -> dict[str, dict[str, int]]:
+        """By program and space, what each was seen to use; of steps that were compiled with `check_memory=True`."""
+        return self._workspace.get_used_bytes()
 
     @property
     def package(self) -> pathlib.Path:
@@ -208,11 +214,12 @@ class Steps(Mapping):
 
 def compile_steps(trainings: Mapping[str, Training], *, device_memory: int | str | None = None, threads: int = 0,
                   new_shapes: str = "error", max_programs: int | None = None, ragged: str = "error", device: str = "cpu",
-                  **options: Any) -> Steps:
+                  check_memory: bool = False, disk_folder: str | os.PathLike | None = None, **options: Any) -> Steps:
     """Compiles several steps over one state.
 
     A `Training` has what `memopt.compile` takes: module, loss_fn, example batch, optimizer, and options of its own.
     `device_memory` is the budget of all: the arena holds the state and the largest of the programs. Other options count
     for all steps.
     """
-    return Steps(trainings, Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device).check())
+    return Steps(trainings, Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device, check_memory,
+                                     disk_folder).check())

@@ -23,6 +23,7 @@ from .packages import build_package, find_device
 from .plan import Plan
 from .prepared import Archive
 from .runtime import Program, Session, find_rank
+from .settings import Settings
 
 __all__ = ["Counter", "Request", "State", "Workspace", "describe_shape"]
 
@@ -115,7 +116,8 @@ def describe_shape(batch: Mapping[str, torch.Tensor]) -> str:
 class Workspace:
     """A package of several programs at work."""
 
-    def __init__(self, requests: Sequence[Request], threads: int, device_memory: int | str | None, device: str = "cpu"):
+    def __init__(self, requests: Sequence[Request], settings: Settings):
+        device, device_memory = settings.device, settings.device_memory
         _, ranks = find_rank()
         self._target = ["--target=cuda"] if device == "cuda" else []
         if self._target and not any(word.startswith("--target-features") for request in requests for word in request.words):
@@ -125,10 +127,12 @@ class Workspace:
         compiled = self._build(self._requests)
         # Ranks share memory of one size.
         self._has_budget, self._ranks = device_memory is not None or ranks > 1, ranks
+        self._is_checked = settings.check_memory
         #: The folder of the package, which memopt-run takes, too; and whether it was compiled before.
         self.package, self.was_cached = compiled.path, compiled.was_cached
         self.remarks = compiled.report.get("remarks", ())
-        self.session = Session(compiled.path, threads=threads, device=device, joins_ranks=ranks > 1)
+        self.session = Session(compiled.path, threads=settings.threads, device=device, joins_ranks=ranks > 1,
+                               check_memory=settings.check_memory, disk_folder=settings.disk_folder)
         #: By name of a program.
         self.plans: dict[str, Plan] = {}
         for request, program, report in zip(self._requests, self.session.programs, compiled.report["programs"]):
@@ -141,6 +145,12 @@ class Workspace:
 
     def _add_plan(self, request: Request, program: Program, report: Mapping) -> None:
         self.plans[program.name] = Plan(program.manifest, report, request.archive.words.translate)
+
+    def get_used_bytes(self) -> dict[str, dict[str, int]]:
+        """By program and space, what each was seen to use."""
+        if not self._is_checked:
+            raise BadInput("what a step uses is observed with check_memory=True, a keyword of memopt.compile")
+        return {program.name: program.used_bytes for program in self.session.programs}
 
     @property
     def plan(self) -> Plan:

@@ -29,6 +29,9 @@ class Update;
 // Options
 //===----------------------------------------------------------------------===//
 
+/// The setting with which an update goes up the gradient, not down.
+inline constexpr StringLiteral kMaximize = "maximize";
+
 /// An option of an optimizer, without the dashes in front. Names and defaults are PyTorch's.
 struct OptimizerOption {
   enum Kind { Number, Count, Pair, Flag, Choice };
@@ -154,6 +157,7 @@ const Optimizer &getMuon();
 const Optimizer &getNadam();
 const Optimizer &getRadam();
 const Optimizer &getRmsprop();
+const Optimizer &getRprop();
 const Optimizer &getSgd();
 const Optimizer &getSm3();
 

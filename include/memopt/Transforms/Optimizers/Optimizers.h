@@ -115,6 +115,8 @@ public:
   std::optional<OptimizerSettings> getAverageSettings() const;
   /// Whether a run may change what `--hyperparameters` speaks of.
   bool hasInputs() const;
+  /// Whether these and the rates are placeholders, for which a host program has the numbers.
+  bool isSetByHost() const;
 
   /// Chooses for all trainable parameters. A glob that names none of them is an error.
   llvm::Expected<std::vector<ParameterUpdate>> choose(ArrayRef<ParameterInfo> parameters) const;

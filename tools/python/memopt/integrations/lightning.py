@@ -27,7 +27,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 
-from ..errors import BadInput
+from ..errors import BadInput, NumbersWarning
 from ..export import find_loss
 from ..runtime import find_rank
 from ..step import Step, compile
@@ -45,10 +45,44 @@ _CALLBACKS = {name: getattr(callbacks, name) for name in ("StochasticWeightAvera
 
 
 class _Log:
-    """What `log` got while a training step was traced: by name whether it was the loss, and the keywords."""
+    """What a training step did while it was traced: what `log` got, by name whether it was the loss, and the keywords; and the
+    counters that it read, which are built in."""
 
     def __init__(self):
         self.entries: dict[str, tuple[bool, dict]] = {}
+        self.counters: set[str] = set()
+
+
+#: Of a LightningModule, numbers that change from step to step.
+_COUNTERS = ("global_step", "current_epoch")
+
+
+class _Number(int):
+    """The number of a batch, 0, which notes when something is computed of it."""
+
+    counters: set[str]
+
+    @classmethod
+    def make(cls, counters: set[str]) -> _Number:
+        number = cls(0)
+        number.counters = counters
+        return number
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Mapping | None = None) -> Any:
+        return function(*(+value if isinstance(value, cls) else value for value in args), **(kwargs or {}))
+
+
+def _note_use(name: str) -> Any:
+    def compute(self: _Number, *others: Any) -> Any:
+        self.counters.add("batch_idx")
+        return getattr(int, name)(self, *others)
+    return compute
+
+
+for _name in ("pos neg abs bool float int index add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow eq ne "
+              "lt le gt ge").split():
+    setattr(_Number, f"__{_name}__", _note_use(f"__{_name}__"))
 
 
 class _TrainingStep(nn.Module):
@@ -75,15 +109,29 @@ class _TrainingStep(nn.Module):
         def log_dict(values: Mapping[str, Any], *arguments: Any, **keywords: Any) -> None:
             for name, value in values.items():
                 log(name, value, *arguments, **keywords)
+        counters, properties = self.__dict__["logged"].counters, {name: vars(LightningModule)[name] for name in _COUNTERS}
+
+        def note(name: str) -> property:
+            def read(other: LightningModule) -> int:
+                if other is module:
+                    counters.add(name)
+                return properties[name].fget(other)
+            return property(read)
         module.__dict__.update(log=log, log_dict=log_dict)
+        for name in _COUNTERS:
+            setattr(LightningModule, name, note(name))
         try:
             yield logged
         finally:
             del module.__dict__["log"], module.__dict__["log_dict"]
+            for name, original in properties.items():
+                setattr(LightningModule, name, original)
 
     def forward(self, batch: Any) -> torch.Tensor:
+        counters = self.__dict__["logged"].counters
+        arguments = [_Number.make(counters) if isinstance(value, int) else value for value in self.__dict__["arguments"]]
         with self._noted() as logged:
-            loss = find_loss(self.module.training_step(batch, *self.__dict__["arguments"]), "training_step")
+            loss = find_loss(self.module.training_step(batch, *arguments), "training_step")
         if self.training:
             self.__dict__["logged"].entries = {name: (value is loss, keywords) for name, (value, keywords) in logged.items()}
         return loss * self.scale if hasattr(self, "scale") else loss
@@ -141,6 +189,9 @@ class MemoptStrategy(HeldStep, SingleDeviceStrategy):
         for name in (name for name, (is_loss, _) in entries.items() if not is_loss):
             rank_zero_warn(f"training_step logs '{name}', which a compiled step does not compute; only what is the loss itself is "
                            "logged. Log it in validation_step")
+        for name in sorted(own.__dict__["logged"].counters):
+            rank_zero_warn(f"training_step reads {name}, and the compiled step has it built in as it is at the first update. If the loss "
+                           "depends on it, register a buffer and write it in on_train_batch_start", category=NumbersWarning)
         return step
 
     def training_step(self, batch: Any, *arguments: Any, **keywords: Any) -> torch.Tensor:
@@ -151,7 +202,7 @@ class MemoptStrategy(HeldStep, SingleDeviceStrategy):
             return torch.zeros(())
         batches = self._take_pending()
         if self.step is None:
-            self.step = self._compile(trainer, batch, tuple(0 if isinstance(value, int) else value for value in arguments))
+            self.step = self._compile(trainer, batch, arguments)
         if trainer.accumulate_grad_batches != self._count:
             raise BadInput(f"accumulate_grad_batches has become {trainer.accumulate_grad_batches}, the step was compiled for {self._count}")
         scale = len(batches) / self._count
