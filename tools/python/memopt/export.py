@@ -50,6 +50,7 @@ from .rewriting.derivatives import expand_gradients, has_vmap
 from .rewriting.engine import rewrite_program
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
+from .rewriting.sides import finish_sides, settle_sides
 from .tracing_errors import refuse_tracing_error
 from .words import ProgramWords
 
@@ -190,28 +191,32 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
 
 
 @contextlib.contextmanager
-def checks_of(step: nn.Module) -> Iterator[None]:
+def checks_of(step: nn.Module) -> Iterator[carried_checks | None]:
     """While entered, what the model asserts becomes part of the loss, which a wrapper knows; other modules keep it."""
     if not isinstance(step, TrainingStep):
-        yield
+        yield None
         return
     with carried_checks() as step.checks:  # what is traced twice is listed once
         try:
-            yield
+            yield step.checks
         finally:
             step.checked, step.checks = tuple(dict.fromkeys(step.checks.texts)), None
 
 
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
-    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step), replaced_functions(), watch:
+    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), watch:
         with sized_buffers() as sizes:
             program = torch.export.export(step, (), dict(batch), strict=False)
         if sizes.apply():
             program = torch.export.export(step, (), dict(batch), strict=False)
+        regions = contextlib.nullcontext
         if gradients.has_graphs(program):
-            with gradients.detached_regions():
+            regions = gradients.detached_regions
+            with regions():
                 program = torch.export.export(step, (), dict(batch), strict=False)
+        if checks is not None:
+            _settle_sides(program, checks, lambda: torch.export.export(step, (), dict(batch), strict=False), regions)
     if has_vmap(program):
         gradients.keep_stopped_gradients(program)
         program = program.run_decompositions({})
@@ -224,6 +229,24 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     _check_layouts(program)
     gradients.check_program(program)
     return program
+
+
+def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks, trace: Callable[[], torch.export.ExportedProgram],
+                  regions: Callable[[], contextlib.AbstractContextManager]) -> None:
+    """Both sides of the model's branches; a branch of which there is one is checked."""
+    places, texts = checks.list_places(), list(checks.texts)
+
+    def retrace(takes_other: Callable[[int], bool]) -> torch.export.ExportedProgram:
+        checks.begin(takes_other)
+        try:
+            with regions():
+                return trace()
+        finally:
+            checks.begin()
+    one_sided = settle_sides(program, retrace)
+    checks.texts = texts
+    checks.explain_branches(one_sided, places)
+    finish_sides(program, one_sided)
 
 
 def _check_layouts(program: torch.export.ExportedProgram) -> None:
