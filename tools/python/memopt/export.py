@@ -44,6 +44,7 @@ from .batches import BatchLayout
 from .checks import carried_checks
 from .draws import decided_draws
 from .errors import BadInput, Error, Refused
+from .operators import list_sources
 from .padding import MASK
 from .places import place_of_node
 from .rewriting.derivatives import expand_gradients, has_vmap
@@ -310,9 +311,11 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
                     continue
                 dropped = not weights and "/data/weights/weight_" in name
                 out.writestr(zipfile.ZipInfo(name), b"" if dropped else source.read(name))
+            root = next(name for name in source.namelist() if name.endswith("archive_format")).removesuffix("archive_format")
             if not training:
-                root = next(name for name in source.namelist() if name.endswith("/archive_format"))
-                out.writestr(zipfile.ZipInfo(root.removesuffix("archive_format") + "extra/memopt_mode"), b"eval")
+                out.writestr(zipfile.ZipInfo(f"{root}extra/memopt_mode"), b"eval")
+            for name, text in list_sources(program.graph.nodes).items():
+                out.writestr(zipfile.ZipInfo(f"{root}extra/memopt_operators/{name}"), text)
 
 
 def use_own_names(program: torch.export.ExportedProgram) -> None:
