@@ -11,9 +11,9 @@
 
 #include "memopt/Analysis/BatchModel.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Dialect/Foreign.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Program.h"
-#include "memopt/Dialect/Foreign.h"
 #include "memopt/Import/Graph/Pt2.h"
 #include "memopt/Package/SharedState.h"
 #include "memopt/Pipelines/Pipelines.h"

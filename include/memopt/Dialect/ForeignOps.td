@@ -21,8 +21,8 @@ def Memopt_ForeignCallOp : Memopt_Instruction<"foreign_call", (ins Variadic<Memo
     `source` is compiled into the program. Its function `function` gets the addresses of the operands, those of the
     results, and then that of the sizes of all their dimensions, in the same order. It writes every element of the
     results, has no other effect, and gives the same results for the same operands: it may run again. With
-    `elementwise` all operands and results have one shape, and an element of the results follows from the same
-    elements of the operands, so that batches may be cut.
+    `elementwise` all operands and results have one shape, of which the function gets the number of elements alone, and
+    an element of the results follows from the same elements of the operands, so that batches may be cut.
 
     It stands in the training graph, too, and has no gradient: that is another call (`memopt.custom_gradient`).
 

@@ -52,21 +52,27 @@ LLVM::LLVMFuncOp declareForeign(ForeignCallOp call, ModuleOp program, LLVM::LLVM
   return function;
 }
 
-/// The sizes of all operands and results, one after the other, as constants of the program.
+/// The sizes of all operands and results, one after the other, as constants of the program; of what
+/// goes element by element how many elements there are.
 Value createSizes(ForeignCallOp call, ModuleOp program, HostEmitter &emitter) {
   SmallVector<int64_t> sizes;
-  for (Type type : llvm::concat<const Type>(call->getOperandTypes(), call->getResultTypes()))
-    llvm::append_range(sizes, cast<ShapedType>(type).getShape());
+  if (call.getElementwise())
+    sizes.push_back(cast<ShapedType>(call.getResult(0).getType()).getNumElements());
+  else
+    for (Type type : llvm::concat<const Type>(call->getOperandTypes(), call->getResultTypes()))
+      llvm::append_range(sizes, cast<ShapedType>(type).getShape());
   if (sizes.empty())
-    return LLVM::ZeroOp::create(emitter.getBuilder(), emitter.getLocation(), emitter.getPointerType());
+    return LLVM::ZeroOp::create(emitter.getBuilder(), emitter.getLocation(),
+                                emitter.getPointerType());
   std::string name;
   for (unsigned number = 0; name.empty() || program.lookupSymbol(name); ++number)
     name = "memopt_sizes_" + std::to_string(number);
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   auto type = LLVM::LLVMArrayType::get(builder.getI64Type(), sizes.size());
-  LLVM::GlobalOp::create(builder, call.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal, name,
-                         builder.getI64TensorAttr(sizes));
-  return LLVM::AddressOfOp::create(emitter.getBuilder(), emitter.getLocation(), emitter.getPointerType(), name);
+  LLVM::GlobalOp::create(builder, call.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal,
+                         name, builder.getI64TensorAttr(sizes));
+  return LLVM::AddressOfOp::create(emitter.getBuilder(), emitter.getLocation(),
+                                   emitter.getPointerType(), name);
 }
 
 struct EmitForeignCall : HostInstructionOpInterface::ExternalModel<EmitForeignCall, ForeignCallOp> {
@@ -78,10 +84,12 @@ struct EmitForeignCall : HostInstructionOpInterface::ExternalModel<EmitForeignCa
     OpBuilder &builder = emitter.getBuilder();
     auto program = builder.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
     buffers->push_back(createSizes(call, program, emitter));
-    auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(call.getContext()),
-                                            SmallVector<Type>(buffers->size(), emitter.getPointerType()));
+    auto type =
+        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(call.getContext()),
+                                    SmallVector<Type>(buffers->size(), emitter.getPointerType()));
     LLVM::LLVMFuncOp function = declareForeign(call, program, type);
-    if (function.getFunctionType() != type || function->getAttr(kSourceAttr) != call.getSourceAttr())
+    if (function.getFunctionType() != type ||
+        function->getAttr(kSourceAttr) != call.getSourceAttr())
       return call.emitOpError() << "calls '" << call.getFunction()
                                 << "', which another source or the program has, too; rename it";
     LLVM::CallOp::create(builder, emitter.getLocation(), function, *buffers);

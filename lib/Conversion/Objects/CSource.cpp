@@ -34,10 +34,11 @@ std::string mlir::memopt::compileC(StringRef source, StringRef name, StringRef o
   std::string compiler = findCompiler();
   if (compiler.empty())
     return "the operator '" + name.str() +
-           "' is given in C, and there is no C compiler (cc, clang or gcc); install one, or name it in "
+           "' is given in C, and there is no C compiler (cc, clang or gcc); install one, or name "
+           "it in "
            "the variable CC";
   std::string file = (object + ".c").str(), said = (object + ".txt").str();
-  auto cleanUp = make_scope_exit([&] {
+  scope_exit cleanUp([&] {
     sys::fs::remove(file);
     sys::fs::remove(said);
   });
@@ -46,12 +47,14 @@ std::string mlir::memopt::compileC(StringRef source, StringRef name, StringRef o
     raw_fd_ostream out(file, error);
     if (error)
       return file + ": " + error.message();
-    out << "#include <math.h>\n#include <stdint.h>\n#line 1 \"" << name << ".c\"\n" << source << "\n";
+    out << "#include <math.h>\n#include <stdint.h>\n#line 1 \"" << name << ".c\"\n"
+        << source << "\n";
   }
   // Sums keep their order, and products are rounded before they are added: bits do not depend on
   // the compiler's choice.
-  SmallVector<StringRef> words{compiler, "-x",  "c",    "-std=gnu11", "-O3", "-fPIC", "-fno-math-errno", "-ffp-contract=off",
-                               "-w",     "-c",  file,   "-o",         object};
+  SmallVector<StringRef> words{
+      compiler, "-x", "c",  "-std=gnu11", "-O3", "-fPIC", "-fno-math-errno", "-ffp-contract=off",
+      "-w",     "-c", file, "-o",         object};
   std::optional<StringRef> redirects[] = {StringRef(""), StringRef(said), StringRef(said)};
   std::string message;
   int code = sys::ExecuteAndWait(compiler, words, std::nullopt, redirects, /*SecondsToWait=*/120, 0,

@@ -401,14 +401,16 @@ static std::string linkParts(ArrayRef<Part> parts, ArrayRef<std::string> foreign
 
 /// Compiles what the user gave in C, each source once, to files beside `path`, which are the
 /// caller's to remove.
-static std::string compileForeign(ModuleOp program, StringRef path, SmallVector<std::string> &objects) {
+static std::string compileForeign(ModuleOp program, StringRef path,
+                                  SmallVector<std::string> &objects) {
   llvm::StringSet<> done;
   for (auto function : program.getOps<LLVM::LLVMFuncOp>()) {
     auto source = dyn_cast_or_null<StringAttr>(function->removeAttr(kSourceAttr));
     if (!source || !done.insert(source.getValue()).second)
       continue;
     objects.push_back((path + ".foreign" + Twine(objects.size()) + ".o").str());
-    if (std::string failed = compileC(source, function.getSymName(), objects.back()); !failed.empty())
+    if (std::string failed = compileC(source, function.getSymName(), objects.back());
+        !failed.empty())
       return failed;
   }
   return "";
@@ -426,7 +428,7 @@ Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &o
   registerBuiltinDialectTranslation(*program.getContext());
   registerLLVMDialectTranslation(*program.getContext());
   SmallVector<std::string> foreign;
-  auto removeForeign = llvm::make_scope_exit([&] {
+  llvm::scope_exit removeForeign([&] {
     for (const std::string &object : foreign)
       llvm::sys::fs::remove(object);
   });

@@ -68,13 +68,13 @@ static Error checkTypes(OpContext &op, mlir::func::FuncOp function, ArrayRef<Val
     if (own == (ofTensors ? Type(given) : given.getElementType()))
       return Error::success();
     std::string text;
-    raw_string_ostream(text) << what << " " << number << " of the function is " << own << ", expected "
-                             << (ofTensors ? Type(given) : given.getElementType());
+    raw_string_ostream(text) << what << " " << number << " of the function is " << own
+                             << ", expected " << (ofTensors ? Type(given) : given.getElementType());
     return op.error(text);
   };
   for (auto [number, operand] : enumerate(operands))
-    if (Error failed = check(type.getInput(number), cast<RankedTensorType>(operand.getType()), "argument",
-                             number))
+    if (Error failed = check(type.getInput(number), cast<RankedTensorType>(operand.getType()),
+                             "argument", number))
       return failed;
   for (size_t number = 0; number < op.getNumResults(); ++number)
     if (Error failed = check(type.getResult(number), op.resultType(number), "result", number))
@@ -90,7 +90,7 @@ static Error applyToElements(OpContext &op, mlir::Block &body, mlir::IRMapping &
       auto type = RankedTensorType::get(shape, constant.getType());
       values.map(constant.getResult(),
                  mlir::arith::ConstantOp::create(
-                     op.b, mlir::DenseElementsAttr::get(type, Attribute(constant.getValue())))
+                     op.b, mlir::DenseElementsAttr::get(type, mlir::Attribute(constant.getValue())))
                      .getResult());
       continue;
     }
@@ -117,7 +117,8 @@ static Error copyBody(OpContext &op, mlir::Block &body, mlir::IRMapping &values)
   return Error::success();
 }
 
-static Error inlineFunction(OpContext &op, StringRef name, StringRef source, ArrayRef<Value> operands) {
+static Error inlineFunction(OpContext &op, StringRef name, StringRef source,
+                            ArrayRef<Value> operands) {
   op.b.getContext()->loadDialect<mlir::linalg::LinalgDialect>();
   auto module = parseSource(op, source);
   if (!module)
@@ -136,7 +137,8 @@ static Error inlineFunction(OpContext &op, StringRef name, StringRef source, Arr
     for (Value operand : operands)
       if (cast<RankedTensorType>(operand.getType()).getShape() != shape)
         return op.error("a function of numbers takes tensors of one shape, that of its results");
-  if (Error failed = ofTensors ? copyBody(op, body, values) : applyToElements(op, body, values, shape))
+  if (Error failed =
+          ofTensors ? copyBody(op, body, values) : applyToElements(op, body, values, shape))
     return failed;
   for (auto [number, value] : enumerate(body.getTerminator()->getOperands()))
     op.setResult(number, values.lookup(value));
@@ -150,12 +152,15 @@ static Error inlineFunction(OpContext &op, StringRef name, StringRef source, Arr
 static Error callForeign(OpContext &op, StringRef name, StringRef source, ArrayRef<Value> operands,
                          bool isElementwise) {
   if (!op.importer.getOptions().allowsC)
-    return op.error("is given in C, which is code that the program would run; allow it by --c-sources=on");
+    return op.error(
+        "is given in C, which is code that the program would run; allow it by --c-sources=on");
   SmallVector<Type> results;
   for (size_t i = 0; i < op.getNumResults(); ++i)
     results.push_back(op.resultType(i));
-  auto call = mlir::memopt::ForeignCallOp::create(op.b, results, operands, op.b.getStringAttr(name),
-                                                  op.b.getStringAttr(source), isElementwise);
+  auto call =
+      mlir::memopt::ForeignCallOp::create(op.b, results, operands, name, source, isElementwise,
+                                          mlir::memopt::Phase::Forward, /*clone=*/0,
+                                          /*offsets=*/nullptr);
   for (auto [i, result] : enumerate(call.getResults()))
     op.setResult(i, result);
   return Error::success();

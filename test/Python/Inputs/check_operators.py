@@ -5,11 +5,13 @@
 """Operators that the user gives as source, in C and in MLIR, in steps and in PyTorch."""
 
 import sys
+import tempfile
 
 import torch
 from torch import nn
 
 import memopt
+from memopt.tools import run_compiler
 
 # Of numbers, in C; its gradient is a formula in PyTorch.
 softclip = memopt.operator("softclip", """
@@ -159,8 +161,13 @@ def check_refusals():
                                                                          elementwise=True)(torch.randn(3)))
     expect(memopt.Refused, "give reference=", lambda: mish_gradient(torch.randn(3), torch.randn(3)))
     batch = torch.randn(8, 6), torch.randint(3, (8,))
-    expect(memopt.Error, "does not run on a GPU", lambda: _train(softclip, [batch], device="cuda", target_features="h100", target="cuda"))
-    expect(memopt.Error, "micro", lambda: _train(_CASES["c, of tensors"][0], [batch], micro_batches=2))
+    expect(memopt.Error, "does not run on a GPU", lambda: _train(softclip, [batch], device="cuda", target_features="h100"))
+    expect(memopt.Error, "mixes samples", lambda: _train(_CASES["c, of tensors"][0], [batch], micro_batches=2))
+    with tempfile.TemporaryDirectory() as folder:  # an archive from elsewhere may bring any code
+        example = {"x": batch[0], "t": batch[1]}
+        path, _ = memopt.export.export(Net(softclip), nn.functional.cross_entropy, example, f"{folder}/model", targets=["t"])
+        expect(memopt.Error, "c_sources=on", lambda: run_compiler([str(path), "-o", f"{folder}/package"]))
+        run_compiler([str(path), "-o", f"{folder}/package", "--c-sources=on"])
     print("ok refused")
 
 

@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 from .branches import find_frame, find_raising_side
 from .errors import Refused
 from .places import _is_hidden, called_from
+from .rewriting.integers import AskedForInteger
 from .rewriting.sides import MOST_BRANCHES
 
 __all__ = ["REPLACED", "carried_checks", "decide_side"]
@@ -135,6 +136,10 @@ class carried_checks(TorchFunctionMode):
             frame = find_frame()
             if frame is not None and not _is_hidden(frame.f_code.co_filename):
                 return self.decide(args[0])
+        if function in (torch.Tensor.__int__, torch.Tensor.__index__):
+            frame = find_frame()
+            if frame is not None and not _is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
+                raise AskedForInteger(frame)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
             return args[0].detach().reshape(())  # what follows from it follows in the step
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)

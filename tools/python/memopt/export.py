@@ -49,10 +49,11 @@ from .padding import MASK
 from .places import place_of_node
 from .rewriting.derivatives import expand_gradients, has_vmap
 from .rewriting.engine import rewrite_program
+from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
 from .rewriting.sides import finish_sides, settle_sides
-from .tracing_errors import refuse_tracing_error
+from .tracing_errors import find_cause, refuse_tracing_error
 from .words import ProgramWords
 
 __all__ = ["TrainingStep", "export", "export_program", "find_lines", "save"]
@@ -206,18 +207,30 @@ def checks_of(step: nn.Module) -> Iterator[carried_checks | None]:
 
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
-    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), watch:
+    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), \
+            replaced_integers() as integers, watch:
+        def trace() -> torch.export.ExportedProgram:
+            while True:
+                try:
+                    return torch.export.export(step, (), dict(batch), strict=False)
+                except Exception as error:
+                    asked = find_cause(error, AskedForInteger)
+                    if asked is None or not integers.add(asked):
+                        raise
+                    if checks is not None:
+                        checks.begin()
+
         with sized_buffers() as sizes:
-            program = torch.export.export(step, (), dict(batch), strict=False)
+            program = trace()
         if sizes.apply():
-            program = torch.export.export(step, (), dict(batch), strict=False)
+            program = trace()
         regions = contextlib.nullcontext
         if gradients.has_graphs(program):
             regions = gradients.detached_regions
             with regions():
-                program = torch.export.export(step, (), dict(batch), strict=False)
+                program = trace()
         if checks is not None:
-            _settle_sides(program, checks, lambda: torch.export.export(step, (), dict(batch), strict=False), regions)
+            _settle_sides(program, checks, trace, regions)
     if has_vmap(program):
         gradients.keep_stopped_gradients(program)
         program = program.run_decompositions({})

@@ -205,13 +205,15 @@ def _define(own: _Operator, gradient: Callable | None) -> Callable:
     outer = torch.library.custom_op(f"memopt_operators_of_users::{name}", run, mutates_args=(),
                                     schema=f"({parameters}) -> " + ("Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"))
     outer.register_fake(lambda *values: own.make(values)[0] if count == 1 else tuple(own.make(values)))
-    if gradient is not None:
-        def keep(ctx, inputs, output):
-            ctx.save_for_backward(*inputs, *(output if isinstance(output, (tuple, list)) else [output]))
+    if gradient is None:  # none comes through
+        return lambda *values: outer(*(value.detach() for value in values))
 
-        def differentiate(ctx, *gradients):
-            return gradient(*ctx.saved_tensors, *gradients)
-        outer.register_autograd(differentiate, setup_context=keep)
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, *(output if isinstance(output, (tuple, list)) else [output]))
+
+    def differentiate(ctx, *gradients):
+        return gradient(*ctx.saved_tensors, *gradients)
+    outer.register_autograd(differentiate, setup_context=keep)
     return outer
 
 
