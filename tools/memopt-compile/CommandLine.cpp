@@ -85,6 +85,9 @@ static constexpr OptionRow kTraining[] = {
     {"max-grad-norm", "X", "0",
      "clip gradients to this global norm, and report the norm; inf: only report it; 0: neither"},
     {"dropout", "on|off", "on", "off: dropout is the identity"},
+    {"c-sources", "on|off", "off",
+     "on: operators that the model brings as C source are compiled into the program, which then "
+     "runs this code"},
     {"efficient-conv-bn-eval", "MODULE,...|all", "",
      "fuse convolutions and batch norms that use running statistics in these modules: names or "
      "globs"},

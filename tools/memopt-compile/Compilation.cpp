@@ -12,6 +12,7 @@
 #include "memopt/Analysis/BatchModel.h"
 #include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Dialect/Foreign.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Program.h"
 #include "memopt/Import/Graph/Pt2.h"
@@ -389,7 +390,19 @@ StatusCode Compilation::load() {
   if (llvm::Error error = readModel())
     return keep(std::move(error));
   setTarget();
-  return StatusCode::Ok;
+  return checkForeignCalls();
+}
+
+/// C source runs on processors alone.
+StatusCode Compilation::checkForeignCalls() {
+  mlir::memopt::ForeignCallOp call;
+  if (options.device)
+    (*module)->walk([&](mlir::memopt::ForeignCallOp op) { call = op; });
+  if (!call)
+    return StatusCode::Ok;
+  errors.last = "the operator '" + call.getFunction().str() +
+                "' is given in C, which does not run on a GPU; give it as a function of MLIR";
+  return StatusCode::BadInput;
 }
 
 void Compilation::setTarget() {
@@ -411,6 +424,7 @@ llvm::Error Compilation::readModel() {
   import.loss = options.loss;
   import.evaluate = options.evaluate;
   import.dropout = options.dropout;
+  import.allowsC = options.allowsC;
   import.dimensions = options.dimensions;
   return ::memopt::pt2::importPt2(context, options.input, import).moveInto(module);
 }

@@ -81,6 +81,7 @@ private:
   llvm::Error parseModel();
   llvm::FailureOr<std::string> resolveTarget();
   void setTarget();
+  ::memopt::StatusCode checkForeignCalls();
   StatusCode keep(llvm::Error error);
 
   /// Takes over what a search found: the form that is compiled, or what is said last.

@@ -99,6 +99,10 @@ static llvm::Error fillChoices(const CommandLine &line, CompileOptions &options)
   if (!dropout)
     return dropout.takeError();
   options.dropout = *dropout;
+  llvm::Expected<bool> sources = parseChoice("c-sources", line.get("c-sources"), "on", "off");
+  if (!sources)
+    return sources.takeError();
+  options.allowsC = *sources;
   llvm::Expected<bool> instrument = parseChoice("instrument", line.get("instrument"), "on", "off");
   if (!instrument)
     return instrument.takeError();

@@ -9,6 +9,7 @@
 #include "memopt/Conversion/Host/HostProgram.h"
 
 #include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Foreign.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -37,6 +38,61 @@ struct EmitLibraryCall : HostInstructionOpInterface::ExternalModel<EmitLibraryCa
     Value number = emitter.createNumber(static_cast<int64_t>(*call.getNumber()));
     emitter.callRuntime(offsetof(memopt_runtime_functions, library_call),
                         {number, emitter.createPointerList(*buffers)});
+    return success();
+  }
+};
+
+/// The declaration of a function of the user's, with its source.
+LLVM::LLVMFuncOp declareForeign(ForeignCallOp call, ModuleOp program, LLVM::LLVMFunctionType type) {
+  if (auto known = program.lookupSymbol<LLVM::LLVMFuncOp>(call.getFunction()))
+    return known;
+  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+  auto function = LLVM::LLVMFuncOp::create(builder, call.getLoc(), call.getFunction(), type);
+  function->setAttr(kSourceAttr, call.getSourceAttr());
+  return function;
+}
+
+/// The sizes of all operands and results, one after the other, as constants of the program; of what
+/// goes element by element how many elements there are.
+Value createSizes(ForeignCallOp call, ModuleOp program, HostEmitter &emitter) {
+  SmallVector<int64_t> sizes;
+  if (call.getElementwise())
+    sizes.push_back(cast<ShapedType>(call.getResult(0).getType()).getNumElements());
+  else
+    for (Type type : llvm::concat<const Type>(call->getOperandTypes(), call->getResultTypes()))
+      llvm::append_range(sizes, cast<ShapedType>(type).getShape());
+  if (sizes.empty())
+    return LLVM::ZeroOp::create(emitter.getBuilder(), emitter.getLocation(),
+                                emitter.getPointerType());
+  std::string name;
+  for (unsigned number = 0; name.empty() || program.lookupSymbol(name); ++number)
+    name = "memopt_sizes_" + std::to_string(number);
+  OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
+  auto type = LLVM::LLVMArrayType::get(builder.getI64Type(), sizes.size());
+  LLVM::GlobalOp::create(builder, call.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal,
+                         name, builder.getI64TensorAttr(sizes));
+  return LLVM::AddressOfOp::create(emitter.getBuilder(), emitter.getLocation(),
+                                   emitter.getPointerType(), name);
+}
+
+struct EmitForeignCall : HostInstructionOpInterface::ExternalModel<EmitForeignCall, ForeignCallOp> {
+  LogicalResult emit(Operation *op, HostEmitter &emitter) const {
+    auto call = cast<ForeignCallOp>(op);
+    FailureOr<SmallVector<Value>> buffers = emitter.createAddresses(call);
+    if (failed(buffers))
+      return failure();
+    OpBuilder &builder = emitter.getBuilder();
+    auto program = builder.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+    buffers->push_back(createSizes(call, program, emitter));
+    auto type =
+        LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(call.getContext()),
+                                    SmallVector<Type>(buffers->size(), emitter.getPointerType()));
+    LLVM::LLVMFuncOp function = declareForeign(call, program, type);
+    if (function.getFunctionType() != type ||
+        function->getAttr(kSourceAttr) != call.getSourceAttr())
+      return call.emitOpError() << "calls '" << call.getFunction()
+                                << "', which another source or the program has, too; rename it";
+    LLVM::CallOp::create(builder, emitter.getLocation(), function, *buffers);
     return success();
   }
 };
@@ -93,6 +149,7 @@ void mlir::memopt::registerHostInstructions(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MemoptDialect *) {
     KernelOp::attachInterface<EmitKernel>(*context);
     LibraryCallOp::attachInterface<EmitLibraryCall>(*context);
+    ForeignCallOp::attachInterface<EmitForeignCall>(*context);
     CommitOp::attachInterface<EmitCommit>(*context);
     CollectiveOp::attachInterface<EmitCollective>(*context);
     CollectiveStartOp::attachInterface<EmitCollectiveStart>(*context);

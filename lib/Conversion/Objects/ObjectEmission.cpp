@@ -15,10 +15,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "CSource.h"
 #include "Linker.h"
 #include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Math/ScalarExpansion.h"
 #include "memopt/Conversion/Objects/KernelPasses.h"
+#include "memopt/Dialect/Foreign.h"
 #include "memopt/Support/Cache.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -35,6 +37,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/DialectConversion.h"
 
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -388,11 +391,29 @@ static void makePart(Part &part, StringRef processor, ::memopt::Cache *cache) {
 // Linking
 //===----------------------------------------------------------------------===//
 
-static std::string linkParts(ArrayRef<Part> parts, StringRef path) {
+static std::string linkParts(ArrayRef<Part> parts, ArrayRef<std::string> foreign, StringRef path) {
   SmallVector<StringRef> objects;
   for (const Part &part : parts)
     objects.push_back(part.path);
+  llvm::append_range(objects, foreign);
   return linkSharedObject(objects, path);
+}
+
+/// Compiles what the user gave in C, each source once, to files beside `path`, which are the
+/// caller's to remove.
+static std::string compileForeign(ModuleOp program, StringRef path,
+                                  SmallVector<std::string> &objects) {
+  llvm::StringSet<> done;
+  for (auto function : program.getOps<LLVM::LLVMFuncOp>()) {
+    auto source = dyn_cast_or_null<StringAttr>(function->removeAttr(kSourceAttr));
+    if (!source || !done.insert(source.getValue()).second)
+      continue;
+    objects.push_back((path + ".foreign" + Twine(objects.size()) + ".o").str());
+    if (std::string failed = compileC(source, function.getSymName(), objects.back());
+        !failed.empty())
+      return failed;
+  }
+  return "";
 }
 
 Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &options,
@@ -406,6 +427,15 @@ Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &o
   }
   registerBuiltinDialectTranslation(*program.getContext());
   registerLLVMDialectTranslation(*program.getContext());
+  SmallVector<std::string> foreign;
+  llvm::scope_exit removeForeign([&] {
+    for (const std::string &object : foreign)
+      llvm::sys::fs::remove(object);
+  });
+  if (message = compileForeign(program, path, foreign); !message.empty()) {
+    emitError(location, message);
+    return Emission::BadProgram;
+  }
   std::vector<Part> parts = cutProgram(program);
   for (auto [i, part] : llvm::enumerate(parts))
     part.path = (path + "." + Twine(i) + ".o").str();
@@ -436,7 +466,7 @@ Emission mlir::memopt::emitSharedObject(ModuleOp program, const ObjectOptions &o
       isProgramBad = part.isProgramBad;
     }
   if (message.empty())
-    message = linkParts(parts, path);
+    message = linkParts(parts, foreign, path);
   for (const Part &part : parts)
     llvm::sys::fs::remove(part.path);
   if (message.empty())

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
-#include "memopt/Dialect/Memopt.h"
+#include "memopt/Dialect/Foreign.h"
 #include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -52,6 +52,10 @@ void MemoptDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "memopt/Dialect/MemoptOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "memopt/Dialect/ForeignOps.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

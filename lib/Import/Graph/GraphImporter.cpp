@@ -267,6 +267,9 @@ Error GraphImporter::importOperator(const Node &node) {
   bool inPlace = false;
   const OpRow *row = OpTable::get().lookup(node.target, inPlace);
   if (!row) {
+    ASSIGN_OR_RETURN(bool isOwn, importOwnOperator(node));
+    if (isOwn)
+      return Error::success();
     refusals.addUnknown(node);
     defineStandIns(node);
     return Error::success();

@@ -53,6 +53,16 @@ static Expected<bool> isTracedInEvaluation(const Archive &archive) {
   return mode == "eval";
 }
 
+/// The sources of operators of the user's.
+static Error readOperators(const Archive &archive, ExportedProgram &program) {
+  constexpr StringLiteral folder = "extra/memopt_operators/";
+  for (const std::string &member : archive.list(folder)) {
+    ASSIGN_OR_RETURN(StringRef text, archive.read(member));
+    program.operators[StringRef(member).drop_front(folder.size()).str()] = text.str();
+  }
+  return Error::success();
+}
+
 static Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOptions &options) {
   RETURN_IF_ERROR(checkHeader(archive));
@@ -73,6 +83,7 @@ importArchive(mlir::MLIRContext &context, const Archive &archive, const ImportOp
            "of "
            "batches: evaluate it with --mode=eval, or train the archive that was exported for "
            "training";
+  RETURN_IF_ERROR(readOperators(archive, *program));
   ASSIGN_OR_RETURN(Weights weights, Weights::open(archive));
   context
       .loadDialect<mlir::memopt::MemoptDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,

@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 #: What needs PyTorch is imported with its first use.
 _NEEDING_TORCH = {"Step": "step", "Steps": "training", "Training": "training", "compile_steps": "training", "compile": "step", "estimate": "step", "frontier": "step",
-                  "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
+                  "operator": "operators", "read_checkpoint": "checkpoints", "write_checkpoint": "checkpoints",
                   "read_optimizer_state": "optimizers", "write_optimizer_state": "optimizers"}
 _MODULES_NEEDING_TORCH = ("export", "integrations", "optim")
 

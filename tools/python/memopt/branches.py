@@ -17,7 +17,7 @@ import dis
 import sys
 import types
 
-__all__ = ["find_raising_side"]
+__all__ = ["find_frame", "find_raising_side"]
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE")
 _RAISES = ("RAISE_VARARGS", "RERAISE")
@@ -104,12 +104,18 @@ def _describe(code: _Code, places: list[int], frame: types.FrameType) -> str:
     return " ".join(" ".join(words).split()) or "an assertion"
 
 
-def find_raising_side() -> tuple[bool, str] | None:
-    """Of the branch that is being taken by a truth value: the value that ends in an exception, and what that says."""
+def find_frame() -> types.FrameType | None:
+    """The frame that asks for a truth value, behind what listens to it."""
     frame = sys._getframe(1)
     own = __file__.rpartition("branches")[0]
     while frame is not None and (frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(own)):
         frame = frame.f_back
+    return frame
+
+
+def find_raising_side() -> tuple[bool, str] | None:
+    """Of the branch that is being taken by a truth value: the value that ends in an exception, and what that says."""
+    frame = find_frame()
     if frame is None:
         return None
     code = _Code(frame.f_code)

@@ -7,8 +7,8 @@ PyTorch makes them while the model runs. A program has no such assertion, but it
 leaves everything as it was. So each check is a term of the loss: the mean over all that it sees of 0 where it holds and of what
 is no number where it fails. A mean, and not the one answer for all, keeps the samples of a batch apart.
 
-Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises. So is `if mask.any()`: the
-program has the side where a mask chooses something, as with numbers of rows (`rewriting/sizes.py`).
+Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises. Other branches that the data
+decide are marked, for rewriting/sides.py: `decide` says which side is traced.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ import torch
 from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
-from .branches import find_raising_side
-from .places import called_from
+from .branches import find_frame, find_raising_side
+from .errors import Refused
+from .places import _is_hidden, called_from
+from .rewriting.integers import AskedForInteger
+from .rewriting.sides import MOST_BRANCHES
 
-__all__ = ["REPLACED", "carried_checks"]
+__all__ = ["REPLACED", "carried_checks", "decide_side"]
 
 #: Functions of torch that take a truth value and a message, and no tensor that a mode would see.
 _CHECKS = ("_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_tensor_all")
 
-
-_NONE_THERE = ("a mask chooses nothing, and the program has the side of a branch where it chooses something; leave out a branch that "
-               "skips what has no rows")
+_ONE_SIDE = ("a branch goes to the side that the program does not have, for the two differ in more than values of the same shapes; "
+             "compute both and choose by torch.where")
 
 _active = threading.local()  # `checks` of the thread that traces
 
@@ -70,14 +72,23 @@ def _write(message: Any) -> str:
         return "an assertion"
 
 
+def decide_side(condition: torch.Tensor) -> bool | None:
+    """Which side of a branch of the model's is traced; None where that is nobody's to decide."""
+    checks = getattr(_active, "checks", None)
+    return None if checks is None else checks.decide(condition)
+
+
 class carried_checks(TorchFunctionMode):
     """While entered, assertions about tensors are collected instead of made."""
 
     def __init__(self):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
+        self._places: list[str] = []
         self._elements: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the one answer, which is kept
-        self._anys: dict[int, torch.Tensor] = {}  # by identity: whether a mask chooses something
+        self._branches: list[tuple[torch.Tensor, str]] = []  # conditions, and where they stand
+        #: By its number, whether a branch goes to the side where its condition does not hold.
+        self.takes_other: Callable[[int], bool] = lambda number: False
         #: What was asserted, a line each: "model.py:12: Expected ...".
         self.texts: list[str] = []
 
@@ -85,6 +96,30 @@ class carried_checks(TorchFunctionMode):
         """A value, or values, that must be true."""
         self._conditions.append(self._elements.get(id(condition), (condition, condition))[1])
         self.texts.append(f"{called_from()}: {_write(message)}")
+
+    def begin(self, takes_other: Callable[[int], bool] = lambda number: False) -> None:
+        """Before the model is traced again."""
+        self.takes_other = takes_other
+        self._conditions.clear()
+        self._branches.clear()
+
+    def decide(self, condition: torch.Tensor) -> bool:
+        """Marks a branch; the side that is traced."""
+        number = len(self._branches)
+        if number >= MOST_BRANCHES:
+            raise Refused(f"{called_from()}: a loop whose end depends on the data is not supported; give it a number of turns, and keep "
+                          "what is done by torch.where(condition, new, old)")
+        marked = torch.ops.memopt.branch(condition.detach().reshape(()) != 0, number)
+        self._branches.append((marked, called_from()))
+        return not self.takes_other(number)
+
+    def explain_branches(self, numbers: list[int], places: list[str]) -> None:
+        """Branches of which the program has one side."""
+        self.texts += [f"{places[number]}: {_ONE_SIDE}" for number in numbers]
+
+    def list_places(self) -> list[str]:
+        """Where the branches of the last trace stand, by number."""
+        return self._places
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -98,17 +133,16 @@ class carried_checks(TorchFunctionMode):
                 raises, text = side
                 self.add(torch.logical_not(args[0]) if raises else args[0], text)
                 return not raises
-            if id(args[0]) in self._anys:
-                self.add(args[0], _NONE_THERE)
-                return True
+            frame = find_frame()
+            if frame is not None and not _is_hidden(frame.f_code.co_filename):
+                return self.decide(args[0])
+        if function in (torch.Tensor.__int__, torch.Tensor.__index__):
+            frame = find_frame()
+            if frame is not None and not _is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
+                raise AskedForInteger(frame)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
-            value = args[0].detach().reshape(())  # what follows from it follows in the step
-            if id(args[0]) in self._anys:
-                self._anys[id(value)] = value
-            return value
+            return args[0].detach().reshape(())  # what follows from it follows in the step
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)
-        if function in (torch.any, torch.Tensor.any) and isinstance(result, torch.Tensor) and not result.dim():
-            self._anys[id(result)] = result
         if function is torch._is_all_true:
             self._elements[id(result)] = result, args[0]
         elif function is torch.Tensor.cpu and id(args[0]) in self._elements:
@@ -124,8 +158,12 @@ class carried_checks(TorchFunctionMode):
         return super().__exit__(*error)
 
     def apply(self, loss: torch.Tensor) -> torch.Tensor:
-        """The loss with the terms of the checks."""
+        """The loss with the terms of the checks, behind the branches."""
         while self._conditions:
             holds = self._conditions.pop() != 0
             loss = loss + torch.where(holds, 0.0, float("nan")).mean().to(loss.dtype)
+        for condition, _ in self._branches:
+            loss = torch.ops.memopt.behind(loss, condition)
+        self._places = [place for _, place in self._branches]
+        self._branches.clear()
         return loss

@@ -44,13 +44,16 @@ from .batches import BatchLayout
 from .checks import carried_checks
 from .draws import decided_draws
 from .errors import BadInput, Error, Refused
+from .operators import list_sources
 from .padding import MASK
 from .places import place_of_node
 from .rewriting.derivatives import expand_gradients, has_vmap
 from .rewriting.engine import rewrite_program
+from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
-from .tracing_errors import refuse_tracing_error
+from .rewriting.sides import finish_sides, settle_sides
+from .tracing_errors import find_cause, refuse_tracing_error
 from .words import ProgramWords
 
 __all__ = ["TrainingStep", "export", "export_program", "find_lines", "save"]
@@ -190,28 +193,44 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
 
 
 @contextlib.contextmanager
-def checks_of(step: nn.Module) -> Iterator[None]:
+def checks_of(step: nn.Module) -> Iterator[carried_checks | None]:
     """While entered, what the model asserts becomes part of the loss, which a wrapper knows; other modules keep it."""
     if not isinstance(step, TrainingStep):
-        yield
+        yield None
         return
     with carried_checks() as step.checks:  # what is traced twice is listed once
         try:
-            yield
+            yield step.checks
         finally:
             step.checked, step.checks = tuple(dict.fromkeys(step.checks.texts)), None
 
 
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
-    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step), replaced_functions(), watch:
+    with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), \
+            replaced_integers() as integers, watch:
+        def trace() -> torch.export.ExportedProgram:
+            while True:
+                try:
+                    return torch.export.export(step, (), dict(batch), strict=False)
+                except Exception as error:
+                    asked = find_cause(error, AskedForInteger)
+                    if asked is None or not integers.add(asked):
+                        raise
+                    if checks is not None:
+                        checks.begin()
+
         with sized_buffers() as sizes:
-            program = torch.export.export(step, (), dict(batch), strict=False)
+            program = trace()
         if sizes.apply():
-            program = torch.export.export(step, (), dict(batch), strict=False)
+            program = trace()
+        regions = contextlib.nullcontext
         if gradients.has_graphs(program):
-            with gradients.detached_regions():
-                program = torch.export.export(step, (), dict(batch), strict=False)
+            regions = gradients.detached_regions
+            with regions():
+                program = trace()
+        if checks is not None:
+            _settle_sides(program, checks, trace, regions)
     if has_vmap(program):
         gradients.keep_stopped_gradients(program)
         program = program.run_decompositions({})
@@ -225,6 +244,24 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     _check_layouts(program)
     gradients.check_program(program)
     return program
+
+
+def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks, trace: Callable[[], torch.export.ExportedProgram],
+                  regions: Callable[[], contextlib.AbstractContextManager]) -> None:
+    """Both sides of the model's branches; a branch of which there is one is checked."""
+    places, texts = checks.list_places(), list(checks.texts)
+
+    def retrace(takes_other: Callable[[int], bool]) -> torch.export.ExportedProgram:
+        checks.begin(takes_other)
+        try:
+            with regions():
+                return trace()
+        finally:
+            checks.begin()
+    one_sided = settle_sides(program, retrace)
+    checks.texts = texts
+    checks.explain_branches(one_sided, places)
+    finish_sides(program, one_sided)
 
 
 def _check_layouts(program: torch.export.ExportedProgram) -> None:
@@ -288,9 +325,11 @@ def save(program: torch.export.ExportedProgram, path: str | pathlib.Path, weight
                     continue
                 dropped = not weights and "/data/weights/weight_" in name
                 out.writestr(zipfile.ZipInfo(name), b"" if dropped else source.read(name))
+            root = next(name for name in source.namelist() if name.endswith("archive_format")).removesuffix("archive_format")
             if not training:
-                root = next(name for name in source.namelist() if name.endswith("/archive_format"))
-                out.writestr(zipfile.ZipInfo(root.removesuffix("archive_format") + "extra/memopt_mode"), b"eval")
+                out.writestr(zipfile.ZipInfo(f"{root}extra/memopt_mode"), b"eval")
+            for name, text in list_sources(program.graph.nodes).items():
+                out.writestr(zipfile.ZipInfo(f"{root}extra/memopt_operators/{name}"), text)
 
 
 def use_own_names(program: torch.export.ExportedProgram) -> None:

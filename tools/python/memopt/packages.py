@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -29,13 +30,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from .errors import BadInput, Unavailable
 from .tools import describe_device, find_compiler, run_compiler
 
-__all__ = ["CompiledPackage", "Program", "build_package", "find_device"]
+__all__ = ["CompiledPackage", "Program", "build_package", "find_device", "find_source_options"]
 
 
 class CompiledPackage(NamedTuple):
@@ -191,12 +193,19 @@ def _read_entry(entry: pathlib.Path) -> CompiledPackage | None:
     return CompiledPackage(entry / "step.memopt", content, True)
 
 
+def find_source_options(archive: bytes) -> list[str]:
+    """Options of memopt-compile for an archive that this process has written: the C source in it is the user's."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as members:
+        has_c = any("extra/memopt_operators/" in name and name.endswith(".c") for name in members.namelist())
+    return ["--c-sources=on"] if has_c else []
+
+
 def _compile_into(folder: pathlib.Path, programs: Sequence[Program], state: pathlib.Path | None) -> None:
     models = [folder / f"step{number}.pt2" for number in range(len(programs))]
     for model, program in zip(models, programs):
         model.write_bytes(program.archive)
     listed = folder / "programs.json"
-    listed.write_text(json.dumps({"programs": [{"name": program.name, "model": str(model), "options": list(program.options),
+    listed.write_text(json.dumps({"programs": [{"name": program.name, "model": str(model), "options": [*program.options, *find_source_options(program.archive)],
                                                 "optimizer": program.optimizer, "variables": dict(program.variables)} for model, program in zip(models, programs)]}))
     words = [f"--programs={listed}", "-o", str(folder / "step.memopt"), *([f"--state={state}"] if state is not None else [])]
     _, report = run_compiler(words, models)

@@ -22,6 +22,7 @@ from .gradients import check_optimizer
 from .guards import Guards, list_numbers
 from .keywords import write_options
 from .optimizers import OptimizerOptions, unwrap_optimizer
+from .packages import find_source_options
 from .padding import Padding, find_padding
 from .reads import observed
 from .tensors import list_tensor_places
@@ -178,4 +179,4 @@ class Model:
             path = pathlib.Path(folder) / "step.pt2"
             path.write_bytes(self.archive.content)
             with self.archive.words.spoken():
-                return run_compiler([str(path), *words])
+                return run_compiler([str(path), *words, *find_source_options(self.archive.content)])

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from .errors import Refused
 from .places import find_place, list_frames
 
-__all__ = ["refuse_tracing_error"]
+__all__ = ["find_cause", "refuse_tracing_error"]
 
 
 class _Failure(NamedTuple):
@@ -78,6 +78,11 @@ def _list_causes(error: BaseException | None) -> list[BaseException]:
         found.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return found
+
+
+def find_cause(error: BaseException, kind: type) -> Any:
+    """What of this kind an error came from."""
+    return next((cause for cause in _list_causes(error) if isinstance(cause, kind)), None)
 
 
 def refuse_tracing_error(error: Exception) -> Refused:

@@ -130,6 +130,8 @@ struct ExportedProgram {
   std::string torchVersion;
   /// Traced in evaluation mode by a tool that says so (the member extra/memopt_mode).
   bool tracedInEvaluation = false;
+  /// Sources of operators of the user's (extra/memopt_operators), by their file names.
+  llvm::StringMap<std::string> operators;
 };
 
 llvm::Expected<TensorMeta> parseTensorMeta(const JsonCursor &json);

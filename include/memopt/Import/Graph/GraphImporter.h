@@ -102,6 +102,8 @@ private:
   void importNodes(Scope &scope);
   llvm::Error importNode(const Node &node);
   llvm::Error importOperator(const Node &node);
+  /// An operator whose source the archive has (OwnOperators.cpp); false for others.
+  llvm::Expected<bool> importOwnOperator(const Node &node);
   llvm::Error inlineGraph(const Node &node);
   llvm::Error define(llvm::StringRef name, Tensor tensor);
   void countUses(Scope &scope) const;

@@ -37,6 +37,8 @@ struct ImportOptions {
   bool evaluate = false;
   /// Off: dropout is the identity, everything else as in training.
   bool dropout = true;
+  /// Operators that the archive brings as C source are compiled into the program.
+  bool allowsC = false;
   /// Sizes of the archive's symbolic dimensions, all of which need one.
   DimensionSizes dimensions;
 };

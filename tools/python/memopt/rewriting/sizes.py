@@ -73,8 +73,13 @@ def _compute(expression: sympy.Basic, counts: dict) -> Any:
     return int(expression)
 
 
-def _check_branch(condition: torch.SymBool) -> bool:
-    """A branch of the model's own by a number of rows: the program has the side of some rows, and the step checks that it is this."""
+_OPPOSITES = {operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: operator.ge, operator.ge: operator.lt,
+              operator.gt: operator.le, operator.le: operator.gt}
+
+
+def _take_side(condition: torch.SymBool) -> bool:
+    """A branch of the model's own by a number of rows: the side of some rows is traced first, and rewriting/sides.py has both."""
+    from ..checks import decide_side  # which needs the modules beside this one
     expression, sizes = condition.node.expr, _active.sizes
     kind = next((kind for kind in _COMPARISONS if isinstance(expression, kind)), None)
     value = symbolic_shapes.statically_known_true(condition)
@@ -82,19 +87,18 @@ def _check_branch(condition: torch.SymBool) -> bool:
         raise Refused(f"{called_from()}: a branch by the number of rows that a mask chooses is not supported; compute both sides and "
                       "choose by torch.where")
     counts = sizes.get_counts(condition.node.shape_env)
+    compare = _COMPARISONS[kind] if value else _OPPOSITES[_COMPARISONS[kind]]
     try:
-        holds = torch.as_tensor(_COMPARISONS[kind](*(_compute(part, counts) for part in expression.args)))
+        holds = torch.as_tensor(compare(*(_compute(part, counts) for part in expression.args)))
     except (KeyError, TypeError) as error:
         raise Refused(f"{called_from()}: a branch by {expression} rows is not supported; compute both sides and choose by "
                       "torch.where") from error
-    torch._assert_async(holds == value, "the number of rows that a mask chooses is one for the other side of a branch, and the program "
-                                        "has one side; leave out a branch that skips what has no rows, and bound a divisor as in "
-                                        "mask.sum().clamp(min=1)")
-    return value
+    side = decide_side(holds)
+    return value if side is None else value == side
 
 
 def _decide(condition: torch.SymBool) -> bool:
-    """A branch of the model's own is checked by the step. An operator that asks whether there are as many rows here as there is told
+    """A branch of the model's own has both sides. An operator that asks whether there are as many rows here as there is told
     so; the program makes NaN of them where there are not.
     """
     if not symbolic_shapes.free_unbacked_symbols(condition):
@@ -103,7 +107,7 @@ def _decide(condition: torch.SymBool) -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
         frame = frame.f_back
     if frame is not None and not _is_hidden(frame.f_code.co_filename):
-        return _check_branch(condition)
+        return _take_side(condition)
     if _are_two_counts(condition.node.expr):
         is_equal = isinstance(condition.node.expr, sympy.Eq)
         torch._check(condition if is_equal else torch.sym_not(condition))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.utils import _pytree as pytree
 
-from .values import Count, NotRagged, Ragged, align_all, find_rows, is_ragged, plain, plain_all, rank_of
+from .values import Count, NotRagged, Ragged, align_all, bind, find_rows, is_ragged, plain, plain_all, rank_of, wrap_dim
 
 aten = torch.ops.aten
 
@@ -94,6 +94,19 @@ def _normalize(engine, target, arguments, keywords):
     return _same_shape(engine, target, arguments, keywords)
 
 
+def _compare(engine, target, arguments, keywords):
+    """cosine_similarity, pairwise_distance: of vectors side by side, along another dimension than that of the rows."""
+    bound = bind(target, arguments, keywords)
+    names = [parameter.name for parameter in target._schema.arguments][:2]
+    leaves, dim = _meet(engine, [bound[name] for name in names])
+    rank = max(map(rank_of, leaves))
+    along = wrap_dim(bound.get("dim", -1), rank)
+    if along == dim:
+        raise NotRagged("over the rows")
+    bound.update(zip(names, map(plain, leaves)))
+    return find_rows(leaves).with_full(target(**bound), dim - (along < dim and not bound.get("keepdim", False)))
+
+
 def _by_sample(engine, target, arguments, keywords):
     x = arguments[0]
     if x.dim != 0 or any(isinstance(value, Ragged) for value in pytree.tree_leaves(arguments[1:], is_leaf=is_ragged)):
@@ -115,6 +128,7 @@ RULES = {
     **dict.fromkeys(("layer_norm", "rms_norm"), _normalize),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool2d", "avg_pool2d", "max_pool1d",
                      "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_", "prelu"), _by_sample),
+    **dict.fromkeys(("cosine_similarity", "pairwise_distance"), _compare),
     "one_hot": _one_hot, "broadcast_tensors": _broadcast,
     # Pointwise without PyTorch's tag.
     **dict.fromkeys(("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num", "__and__", "__or__", "divide", "true_divide",

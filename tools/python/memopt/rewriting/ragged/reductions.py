@@ -106,9 +106,27 @@ def _loss(engine, target, arguments, keywords):
     return total if reduction == 2 else total / (each.count() * (each.full.numel() // each.bound)).to(total.dtype)
 
 
+def _row_loss(engine, target, arguments, keywords):
+    """Losses of rows of several tensors, which are reduced here."""
+    bound = bind(target, arguments, keywords)
+    reduction = bound["reduction"]
+    names = [name for name, value in bound.items() if isinstance(value, (Ragged, torch.Tensor))]
+    rows = align_all(engine, [bound[name] for name in names])
+    if not all(isinstance(row, Ragged) and row.dim == 0 for row in rows):
+        raise NotRagged("beside what has other rows")
+    bound.update(zip(names, map(plain, rows)), reduction=0)
+    each = find_rows(rows).with_full(target(**bound), 0)
+    if reduction == 0:
+        return each
+    total = each.masked(0).sum()
+    return total if reduction == 2 else total / (each.count() * (each.full.numel() // each.bound)).to(total.dtype)
+
+
 RULES = {
     **dict.fromkeys((*_NEUTRAL, "mean", "var", "std"), _reduce), "max": _extreme, "min": _extreme,
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
                      "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"),
                     _loss),
+    **dict.fromkeys(("triplet_margin_loss", "cosine_embedding_loss", "margin_ranking_loss", "hinge_embedding_loss", "multi_margin_loss"),
+                    _row_loss),
 }

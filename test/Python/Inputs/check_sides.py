@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Branches that the data decide: the program computes what the model does on either side, with its gradients."""
+
+import copy
+import sys
+
+import torch
+import torch.nn.functional as F
+from rewriting import Model
+from torch import nn
+
+from memopt import export
+
+_SIDES = {}
+
+
+def sides(checked=0):
+    """A model of `x`, `place` and `keep`; of how many branches the program has one side, which it checks."""
+    def register(function):
+        _SIDES[function.__name__] = function, checked
+        return function
+    return register
+
+
+def _batches():
+    torch.manual_seed(1)
+    for place in (torch.arange(8) % 3, torch.zeros(8), torch.full((8,), 2), torch.full((8,), 7)):
+        for keep in (torch.ones(8), torch.zeros(8), torch.arange(8) % 2):
+            yield {"x": torch.randn(8, 6), "place": place.long(), "keep": keep.bool()}
+
+
+@sides()
+def experts(self, x, place, keep):
+    y, out = self.linear(x), torch.zeros(8, 5)
+    for number in range(3):
+        mask = place == number
+        if mask.any():
+            out[mask] += y[mask] * (number + 1)
+    return out.square().sum() + y.mean()
+
+
+@sides()
+def experts_by_index(self, x, place, keep):
+    """As Mixtral has them, of transformers."""
+    chosen = F.one_hot(torch.stack([place % 3, (place + 1) % 3], 1), 3).permute(2, 1, 0)
+    out, y = torch.zeros(8, 5), self.linear(x)
+    for number in range(3):
+        slot, rows = torch.where(chosen[number])
+        if rows.numel() == 0:
+            continue
+        out.index_add_(0, rows, y[rows] * (slot[:, None] + number + 1.0))
+    return (out + y).square().mean()
+
+
+@sides()
+def summed(self, x, place, keep):
+    loss = self.linear(x).square().mean()
+    if not keep.any():
+        return loss
+    return loss + F.mse_loss(self.linear(x)[keep], torch.ones_like(self.linear(x))[keep], reduction="sum") / 8
+
+
+@sides()
+def mean_of_some(self, x, place, keep):
+    """A mean of no rows is no number, which the side that is not taken must not show."""
+    y = self.linear(x)
+    loss = y.square().mean()
+    if keep.any():
+        loss = loss + (y[keep] - 1).square().mean()
+    return loss
+
+
+@sides()
+def other_side(self, x, place, keep):
+    y = self.linear(x)
+    if keep.sum() > 0:
+        loss = F.smooth_l1_loss(y[keep], x[keep, :5])
+    else:
+        loss = y.sum() * 0.0
+    return loss + 0.1 * y.square().sum()
+
+
+@sides()
+def counted(self, x, place, keep):
+    """A mean over as many branches as were taken."""
+    y = self.linear(x)
+    total, terms = torch.zeros(()), torch.full((), 1e-3)
+    for number in range(2):
+        mask = place == number
+        if mask.any():
+            total = total + y[mask].square().mean()
+            terms = terms + mask.any().float()
+    return y.square().mean() + total / terms
+
+
+@sides()
+def by_value(self, x, place, keep):
+    y = self.linear(x)
+    if y.sum() > 0:
+        y = y * 2
+    else:
+        y = y.tanh()
+    if (y.abs() > 1.5).any():
+        y = y.clamp(-1.5, 1.5)
+    return y.square().mean()
+
+
+@sides()
+def several(self, x, place, keep):
+    y = self.linear(x)
+    if (place == 0).all():
+        y = y.exp()
+    elif (place == 2).all():
+        y = y * 3
+    elif keep.all():
+        return (y - 1).square().mean()
+    else:
+        y = y.abs() + 0.1
+    return y.square().mean()
+
+
+@sides()
+def nested(self, x, place, keep):
+    y = self.linear(x)
+    out = y * 0.5
+    if keep.any():
+        out = out + 1
+        first = keep & (place == 0)
+        if first.any():
+            out[first] = out[first] * y[first].mean()
+    return out.square().mean()
+
+
+@sides()
+def chained(self, x, place, keep):
+    """What one branch has changed is read in the next."""
+    y = self.linear(x)
+    for number in range(2):
+        if (place == number).any():
+            y = y + y[place == number].mean(0)
+    return y.square().mean()
+
+
+@sides()
+def buffered(self, x, place, keep):
+    y = self.linear(x)
+    if keep.any():
+        self.seen.add_(1)
+        self.mean.copy_(0.9 * self.mean + 0.1 * y[keep].mean(0).detach())
+    return (y - self.mean).square().mean() + 0 * self.seen
+
+
+@sides()
+def by_integer(self, x, place, keep):
+    """A number of Python that is asked of a tensor decides; it is no size."""
+    y = self.linear(x)
+    count = max(int(keep.sum()), 1)
+    if int(place.max()) > 2:
+        y = y * 2
+    return y[keep].square().sum() / count + F.cosine_similarity(y[keep], x[keep, :5], dim=-1).sum()
+
+
+@sides(checked=1)
+def other_shapes(self, x, place, keep):
+    """The sides differ in a shape; the program has one."""
+    parts = [self.linear(x)]
+    if keep.any():
+        parts.append(self.linear(x) * 2)
+    return torch.stack(parts).square().mean()
+
+
+class Sided(Model):
+    def __init__(self, function):
+        super().__init__(function, 6, 5)
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("mean", torch.zeros(5))
+
+
+def check(name):
+    function, checked = _SIDES[name]
+    torch.manual_seed(0)
+    for batch in _batches():
+        model = Sided(function)
+        step = export.TrainingStep(copy.deepcopy(model))  # whose buffers are the program's
+        program = export.export_program(step, batch, training=True)
+        assert len(step.checked) == checked, (name, step.checked)
+        module = program.module()
+        for other in _batches():
+            expected, found = (run(**{key: value.clone() for key, value in other.items()}) for run in (model, module))
+            if checked and not other["keep"].any():
+                assert found.isnan(), (name, found)
+                continue
+            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, msg=lambda text: f"{name}: {text}")
+            mine = dict(module.named_parameters())
+            wanted = torch.autograd.grad(expected, list(model.parameters()))
+            got = torch.autograd.grad(found, [mine[f"net.{key}"] for key, _ in model.named_parameters()])
+            for a, b in zip(got, wanted):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}, {other}: {text}")
+            for key, value in model.named_buffers():
+                torch.testing.assert_close(dict(module.named_buffers())[f"net.{key}"], value, msg=lambda text: f"{name}, {key}: {text}")
+        break  # one traced program for all batches
+    print(f"ok {name}")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or _SIDES:
+        check(name)
