@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 // Prints GFLOP/s, GB/s (operands and results once) and workspace bytes of calls at the shapes of
-// ResNet-50 and MobileNets (batch 16) and GPT-2 (2 x 512 tokens). The label names the
+// ResNet-50, MobileNets and ViT-S/16 (batch 16) and GPT-2 (2 x 512 tokens). The label names the
 // implementation. MEMOPT_THREADS sets the number of threads.
 
 #include "memopt-runtime/descriptors/LibraryCalls.h"
@@ -181,6 +181,11 @@ int main(int argc, char **argv) {
   addMatmul("gpt2_mlp", 1024, 3072, 768, false, true);
   addMatmul("gpt2_mlp_dx", 1024, 768, 3072, false, false);
   addMatmul("gpt2_head", 1024, 50257, 768, false, true);
+  addMatmul("vit_qkv", 3152, 1152, 384, false, true);
+  addMatmul("vit_mlp", 3152, 1536, 384, false, true);
+  addMatmul("vit_mlp_dx", 3152, 384, 1536, false, false);
+  addMatmul("vit_mlp_dw", 1536, 384, 3152, true, false);
+  addMatmul("vit_out_dw", 384, 384, 3152, true, false);
   addMatmul("small", 64, 64, 64, false, true);
   addMatmul("tiny", 8, 8, 8, false, true);
   addMatmul("row", 1, 768, 768, false, true);

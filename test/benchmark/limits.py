@@ -4,12 +4,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How far are steps from what the machine could do, by kind of instruction.
 
-    limits.py FOLDER... --profile FILE.json [--bin BIN] [--option OPTION] [--threads N] [--steps N] [--worst 3]
+    limits.py FOLDER... --profile FILE.json [--bin BIN] [--option OPTION] [--isa native|avx2|avx512] [--threads N]
+        [--steps N] [--worst 3]
 
 A FOLDER has model.pt2 and inputs.safetensors (step0.INPUT, ...), as pytorch_side_by_side.py leaves them. Each model is
 compiled without a budget and run with a timeline. The limit of an instruction is what its FLOPs take at the profile's
 rate of matrix products, or what its bytes (operands and results, each once) take at the profile's bandwidth of memory,
-whichever is longer. `--calibrate` of memopt-compile writes the profile.
+whichever is longer. `--calibrate` of memopt-compile writes the profile; with --isa=avx2 it should be one of a machine, or
+of a calibration, that is held to AVX2 as well.
 
 One row for each kind of instruction: how many, their seconds (the median over the steps but the first), those of their
 limits, the part of the step's time that they spend beyond, and the instructions that spend most. Values in caches move
@@ -71,10 +73,12 @@ def main():
     parser.add_argument("--profile", type=pathlib.Path, required=True)
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--option", action="append", default=["--optimizer=adamw"], help="for memopt-compile")
+    parser.add_argument("--isa", choices=driver.ISAS, default="native", help="instructions that memopt is held to")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--worst", type=int, default=3)
     options = parser.parse_args()
+    options.option += driver.hold_to(options.isa)
     tools, profile = driver.Tools.find(options.bin, options.threads), json.loads(options.profile.read_text())["rates"]
     table = [line for folder in options.folders for line in measure(tools, folder, profile, options)]
     print(driver.markdown(HEAD, table))

@@ -232,7 +232,7 @@ class Memopt(Way):
             self.steps = memopt.compile_steps(
                 {part: memopt.Training(module, None, examples[part][0], optimizer=optimizer, shapes=examples[part])
                  for part, (module, optimizer) in training.parts(model).items()}, device_memory=budget,
-                threads=options.threads, run_threads=options.threads)
+                threads=options.threads, run_threads=options.threads, **options.target)
         self.compile_seconds = time.perf_counter() - begin
         self.known = self.steps.plan.peak_bytes["device"]
 
@@ -295,8 +295,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, help="part of eager's peak that a second memopt gets")
+    parser.add_argument("--isa", choices=driver.ISAS, default="native", help="instructions that all sides are held to")
     parser.add_argument("--json", type=pathlib.Path, help="writes the rows there too")
     options = parser.parse_args()
+    options.target = {"target_features": driver.AVX2_PROCESSOR} if driver.hold_to(options.isa) else {}
     torch.set_num_threads(options.threads)
     rows, failures = [], []
     for name in options.trainings or TRAININGS:

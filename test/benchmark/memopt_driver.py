@@ -29,6 +29,40 @@ class Failed(Exception):
     """A tool ended with an exit code that was not expected; the text is its last lines."""
 
 
+ISAS = ("native", "avx2", "avx512")
+# What keeps each side to AVX2. oneDNN, MKL and PyTorch read theirs when they are loaded, and inductor asks ATen's; MKL
+# heeds its own on Intel's processors, and has no code for AVX-512 that runs on others.
+AVX2_ENVIRONMENT = {"MEMOPT_MAX_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+                    "ATEN_CPU_CAPABILITY": "avx2", "TORCHINDUCTOR_CPP_MARCH": "x86-64-v3"}
+AVX2_PROCESSOR = "x86-64-v3"
+
+
+def processor_flags() -> set[str]:
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return set(line.split(":")[1].split())
+    return set()
+
+
+def hold_to(isa: str) -> list[str]:
+    """Holds this program and all that it starts to an instruction set, and returns what memopt-compile is told of it.
+
+    The program begins anew where libraries may have been loaded without the limit. Fails where the processor lacks what
+    is asked for.
+    """
+    if isa == "native":
+        return []
+    if not {"avx2": "avx2", "avx512": "avx512f"}[isa] in processor_flags():
+        raise Failed(f"--isa={isa}: this processor does not have it")
+    if isa == "avx512":
+        return []
+    if any(os.environ.get(name) != value for name, value in AVX2_ENVIRONMENT.items()):
+        os.environ.update(AVX2_ENVIRONMENT)
+        sys.stdout.flush()
+        os.execv(sys.executable, sys.orig_argv)
+    return [f"--target-features={AVX2_PROCESSOR}"]
+
+
 @dataclasses.dataclass
 class Finished:
     """A process that has ended."""

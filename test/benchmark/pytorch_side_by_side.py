@@ -5,7 +5,7 @@
 """Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
 
     VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--optimizer sgd|adamw] [--rounds 3]
-        [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--loaded] [--threads 2] [--json FILE]
+        [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--loaded] [--isa native|avx2|avx512] [--threads 2] [--json FILE]
 
 The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 and ViT-S/16 take batches of 16
 images of 224 x 224, MobileNetV2 of 32, GPT-2 124M of 2 x 512 tokens, all without dropout; random weights and data, SGD
@@ -14,7 +14,8 @@ in turn. PyTorch trains eagerly (for convolutions in channels-last too), with to
 block, with updates during backward, and through torch.compile with `activation_memory_budget` at the fractions.
 memopt gets no budget, PyTorch's peaks as budgets, and `--budgets` more down to the smallest that it names. With --bf16
 PyTorch also trains under torch.autocast, and memopt with --precision=bf16. With --loaded each also runs once while a
-loop keeps one core busy, and a column says how many times longer its step takes then.
+loop keeps one core busy, and a column says how many times longer its step takes then. --isa=avx2 holds PyTorch, its
+libraries and memopt to AVX2, on a processor that has more, too (memopt_driver.py, AVX2_ENVIRONMENT).
 
   peak      PyTorch: bytes of its allocator at their highest, parameters and batch included, scratch inside libraries
             not; memopt: the arena, which holds everything
@@ -210,6 +211,7 @@ def parse():
     parser.add_argument("--budgets", type=int, default=4, help="of memopt, below its plan without a budget")
     parser.add_argument("--bf16", action="store_true", help="autocast and --precision=bf16 as well")
     parser.add_argument("--loaded", action="store_true", help="beside a busy core as well")
+    parser.add_argument("--isa", choices=driver.ISAS, default="native", help="instructions that all sides are held to")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path, help="writes the rows there too")
     for hidden in ("--measure", "--export"):  # what this script tells its own processes
@@ -236,6 +238,7 @@ def main():
         optimizer = pytorch_models.make_optimizer(options.optimizer, RATES[options.optimizer][name])
         return print(json.dumps(pytorch_models.measure(name, options.measure, BATCHES, optimizer, options.steps,
                                                        options.threads, options.memory)))
+    options.option += driver.hold_to(options.isa)
     rows, failures = [], []
     for name in options.models:
         try:

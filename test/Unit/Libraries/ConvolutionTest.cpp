@@ -7,9 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibraryCallTesting.h"
+#include "memopt-runtime/kernels/own/BlockKernels.h"
 #include "memopt-runtime/threads/ThreadPool.h"
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <sys/mman.h>
 
 using namespace memopt;
@@ -46,6 +48,7 @@ const Case cases[] = {
     {"one channel", 2, 1, 8, 1, {16, 16}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
     {"odd channels", 2, 5, 7, 1, {9, 8}, {3, 2}, {1, 1}, {1, 0}, {1, 0}, {1, 1}},
     {"asymmetric padding", 2, 8, 8, 1, {9, 8}, {4, 3}, {1, 1}, {1, 2}, {2, 0}, {1, 1}},
+    {"stem with little padding", 1, 3, 8, 1, {11, 12}, {5, 4}, {2, 1}, {1, 0}, {0, 2}, {1, 1}},
     {"patches", 2, 3, 24, 1, {16, 16}, {4, 4}, {4, 4}, {0, 0}, {0, 0}, {1, 1}},
     {"stride beyond taps", 1, 4, 8, 1, {13, 13}, {2, 2}, {5, 4}, {0, 0}, {0, 0}, {1, 1}},
     {"part of the input unread", 1, 4, 4, 1, {8, 8}, {3, 3}, {4, 4}, {0, 0}, {0, 0}, {1, 1}},
@@ -308,6 +311,38 @@ TEST(Convolution, NarrowGroupsNeedLittleWorkspace) {
     ASSERT_TRUE(call.isOk()) << call.getMessage();
     EXPECT_NE((*call)->implementation().find("+groups"), std::string::npos);
   }
+}
+
+/// oneDNN's gradients of filters for AVX2 take twice the time of its other directions.
+TEST(Convolution, GradientsOfFiltersRunOnOurKernelsWithAvx2) {
+  if (instructionSet() != InstructionSet::Avx2)
+    GTEST_SKIP() << "for processors with AVX2 and no more";
+  const Case dense = {"", 2, 16, 32, 1, {10, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  auto call = LibraryCall::create(describe(dense, 2, "f32", "nhwc", false, false), 2);
+  ASSERT_TRUE(call.isOk()) << call.getMessage();
+  EXPECT_EQ((*call)->implementation(), "memopt:avx2");
+}
+
+/// Says on stderr what runs a convolution under a limit of instructions, and ends the process.
+static void sayImplementation(const char *limit) {
+  ::setenv("MEMOPT_MAX_ISA", limit, 1);
+  const Case dense = {"", 2, 16, 32, 1, {10, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  auto call = LibraryCall::create(describe(dense, 0, "f32", "nhwc", false, false), 2);
+  std::fputs(call.isOk() ? (*call)->implementation().c_str() : call.getMessage().c_str(), stderr);
+  std::exit(0);
+}
+
+TEST(InstructionLimitDeathTest, HoldsOneDnnToAvx2) {
+  if (instructionSet() < InstructionSet::Avx2)
+    GTEST_SKIP() << "for processors with AVX2";
+  GTEST_FLAG_SET(death_test_style, "threadsafe"); // a process that has not read the variable
+  EXPECT_EXIT(sayImplementation("avx2"), ::testing::ExitedWithCode(0), "avx2$");
+}
+
+TEST(InstructionLimitDeathTest, RefusesOthers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(sayImplementation("avx3"), ::testing::ExitedWithCode(0),
+              "MEMOPT_MAX_ISA: the only limit is 'avx2'");
 }
 
 TEST(Convolution, RefusesBadDescriptors) {

@@ -93,12 +93,33 @@ public:
     else
       static_cast<Stored *>(data)[index] = static_cast<Stored>(value);
   }
+  /// value(0), value(1), ... of `count` elements `step` apart from `first` on.
+  template <typename Value>
+  void setRow(int64_t first, int64_t step, int64_t count, Value &&value) const {
+    if (isWide)
+      write(static_cast<Wide<Stored> *>(data) + first, step, count, value);
+    else
+      write(static_cast<Stored *>(data) + first, step, count, value);
+  }
   Wide<Stored> get(int64_t index) const {
     return isWide ? static_cast<const Wide<Stored> *>(data)[index]
                   : static_cast<Wide<Stored>>(static_cast<const Stored *>(data)[index]);
   }
 
 private:
+  /// Elements that a value is made of are the one it becomes, or none of these.
+  template <typename Element, typename Value>
+  static void write(Element *elements, int64_t step, int64_t count, Value &&value) {
+    if (step == 1) {
+#pragma clang loop vectorize(assume_safety)
+      for (int64_t i = 0; i < count; ++i)
+        elements[i] = static_cast<Element>(value(i));
+      return;
+    }
+    for (int64_t i = 0; i < count; ++i)
+      elements[i * step] = static_cast<Element>(value(i));
+  }
+
   void *data;
   bool isWide;
 };
@@ -114,6 +135,16 @@ public:
     if (accumulates)
       value = static_cast<T>(static_cast<Wide<Stored>>(value)) + addend.get(index);
     result.set(index, value);
+  }
+
+  /// The same of `count` elements `step` apart from `first` on.
+  template <typename T, typename Value>
+  void setRow(int64_t first, int64_t step, int64_t count, Value &&value) const {
+    if (!accumulates)
+      return result.setRow(first, step, count, value);
+    result.setRow(first, step, count, [&](int64_t i) {
+      return static_cast<T>(static_cast<Wide<Stored>>(value(i))) + addend.get(first + i * step);
+    });
   }
 
 private:

@@ -13,7 +13,18 @@
 using namespace memopt;
 using namespace memopt::libraries;
 
+Status libraries::limitInstructions() {
+  if (!isInstructionLimitKnown())
+    return environmentError("MEMOPT_MAX_ISA: the only limit is 'avx2'");
+  static const bool isLimited =
+      !isHeldToAvx2() || dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2) == dnnl::status::success;
+  return isLimited ? Status::ok()
+                   : environmentError("MEMOPT_MAX_ISA: oneDNN has begun without the limit");
+}
+
 bool libraries::isNative(ElementType type) {
+  if (isHeldToAvx2() && type != ElementType::F32)
+    return false;
   switch (type) {
   case ElementType::F32:
     return true;

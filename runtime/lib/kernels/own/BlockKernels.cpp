@@ -9,6 +9,8 @@
 #include "memopt-runtime/kernels/own/BlockKernels.h"
 #include "GroupKernels.h"
 #include "RowKernels.h"
+#include <cstdlib>
+#include <string_view>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -25,10 +27,19 @@ MEMOPT_DECLARE_KERNELS(avx2)
 MEMOPT_DECLARE_KERNELS(avx512)
 #endif
 
+static std::string_view instructionLimit() {
+  static const char *const text = std::getenv("MEMOPT_MAX_ISA");
+  return text ? text : "";
+}
+
+bool libraries::isHeldToAvx2() { return instructionLimit() == "avx2"; }
+bool libraries::isInstructionLimitKnown() { return instructionLimit().empty() || isHeldToAvx2(); }
+
 InstructionSet libraries::instructionSet() {
 #ifdef __x86_64__
+  static const bool mayUseAvx512 = !isHeldToAvx2();
   // The features of the x86-64-v4 and x86-64-v3 levels that compilers use in such loops.
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+  if (mayUseAvx512 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
     return InstructionSet::Avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -137,10 +137,12 @@ public:
     int64_t first = group * d.groupOutputs() + columnBegin;
     for (int64_t i = 0; i < rows; ++i) {
       int64_t pixel = Base::number(strides, d.output, locate(rowBegin + i, d.output));
-      for (int64_t j = 0; j < columns; ++j) {
-        T sum = block[i * stride + j] + (bias ? T(bias[first + j]) : T(0));
-        y.set(pixel + (first + j) * strides.channel, d.relu && sum <= T(0) ? T(0) : sum);
-      }
+      y.setRow(pixel + first * strides.channel, strides.channel, columns,
+               [source = block + i * stride, added = bias ? bias + first : nullptr,
+                relu = d.relu](int64_t j) {
+                 T sum = source[j] + (added ? T(added[j]) : T(0));
+                 return relu && sum <= T(0) ? T(0) : sum;
+               });
     }
   }
 
@@ -259,8 +261,8 @@ public:
         pixel.at[axis] = residue.first[axis] + pixel.at[axis] * d.strides[axis];
       int64_t first = Base::number(strides, d.input, pixel) +
                       (group * d.groupInputs() + columnBegin) * strides.channel;
-      for (int64_t j = 0; j < columns; ++j)
-        dx.set(first + j * strides.channel, block[i * stride + j]);
+      dx.setRow(first, strides.channel, columns,
+                [source = block + i * stride](int64_t j) { return source[j]; });
     }
   }
 
@@ -303,32 +305,59 @@ public:
     for (int64_t i = 0; i < depth; ++i)
       pixels[i] = locate(depthBegin + i, d.output);
     ActivationStrides strides = d.inputStrides();
-    auto packRun = [&](int64_t tap, int64_t channel, int64_t run, int64_t done) {
-      Spatial at = locate(tap, d.taps).at;
+    // Where taps of a row and their channels lie side by side they are one run.
+    bool joins = strides.channel == 1 && strides.pixel == d.groupInputs() && d.dilations[2] == 1;
+    int64_t joined = joins ? d.taps[2] : 1;
+    auto packRun = [&](int64_t row, int64_t first, int64_t run, int64_t done) {
+      Spatial at = locate(row * joined, d.taps).at;
       const S *step[maxBlockDepth];
       for (int64_t i = 0; i < depth; ++i) {
-        step[i] = Base::address(x, strides, d.input, Base::inputPixel(pixels[i], at));
+        Pixel begin = Base::inputPixel(pixels[i], at), end = begin;
+        end.at[2] += joined - 1;
+        step[i] = Base::address(x, strides, d.input, begin);
+        if (!Base::address(x, strides, d.input, end))
+          step[i] = nullptr;
         if (step[i])
-          step[i] += (group * d.groupInputs() + channel) * strides.channel;
+          step[i] += group * d.groupInputs() * strides.channel + first * strides.channel;
       }
       kernels.packSteps(panels, done, step, depth, run, strides.channel);
+      if (joined == 1)
+        return;
+      for (int64_t i = 0; i < depth; ++i)
+        if (!step[i])
+          packTaps(panels, i, Base::inputPixel(pixels[i], at), first, run, done);
     };
-    forEachRun(columnBegin, columns, d.groupInputs(), packRun);
+    forEachRun(columnBegin, columns, joined * d.groupInputs(), packRun);
   }
 
   void store(int64_t group, int64_t rowBegin, int64_t rows, int64_t columnBegin, int64_t columns,
              const T *block, int64_t stride) const override {
     int64_t filter = d.groupInputs() * tapCount;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j) {
-        int64_t tap = (columnBegin + j) / d.groupInputs();
-        int64_t channel = (columnBegin + j) % d.groupInputs();
-        dw.set((group * d.groupOutputs() + rowBegin + i) * filter + channel * tapCount + tap,
-               block[i * stride + j]);
-      }
+    auto storeRun = [&](int64_t tap, int64_t channel, int64_t run, int64_t done) {
+      for (int64_t i = 0; i < rows; ++i)
+        dw.template setRow<T>(
+            (group * d.groupOutputs() + rowBegin + i) * filter + channel * tapCount + tap, tapCount,
+            run, [source = block + i * stride + done](int64_t j) { return source[j]; });
+    };
+    forEachRun(columnBegin, columns, d.groupInputs(), storeRun);
   }
 
 private:
+  /// Elements [first, first + run) of a row of taps, of which some meet padding, for one step.
+  void packTaps(Panels<T> panels, int64_t depth, const Pixel &begin, int64_t first, int64_t run,
+                int64_t lane) const {
+    Panels<T> of{panels.data + depth * panels.width, panels.width, panels.depth};
+    forEachRun(first, run, d.groupInputs(),
+               [&](int64_t tap, int64_t channel, int64_t count, int64_t done) {
+                 Pixel pixel = begin;
+                 pixel.at[2] += tap;
+                 const S *step = Base::address(x, d.inputStrides(), d.input, pixel);
+                 if (step)
+                   step += channel;
+                 kernels.packSteps(of, lane + done, &step, 1, count, 1);
+               });
+  }
+
   const S *x, *dy;
   const AccumulatedElements<S> dw;
 };

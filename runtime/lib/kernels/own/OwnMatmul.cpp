@@ -56,12 +56,12 @@ public:
     for (int64_t i = 0; i < rows; ++i) {
       int64_t first = offset(d.c, product) + (rowBegin + i) * d.c.row + columnBegin * d.c.column;
       const T *source = block + i * stride;
-      for (int64_t j = 0; j < columns; ++j) {
-        T sum = source[j];
-        if (bias)
-          sum += bias[columnBegin + j];
-        c.set(first + j * d.c.column, sum);
-      }
+      const Wide<S> *added = bias ? bias + columnBegin : nullptr;
+      if (added)
+        c.template setRow<T>(first, d.c.column, columns,
+                             [=](int64_t j) { return source[j] + T(added[j]); });
+      else
+        c.template setRow<T>(first, d.c.column, columns, [=](int64_t j) { return source[j]; });
     }
   }
 

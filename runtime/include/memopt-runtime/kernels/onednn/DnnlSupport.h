@@ -54,6 +54,10 @@ inline int64_t getBytes(dnnl::memory::data_type type) {
 /// (OpenMpTeam.h), so it is tried: every primitive that is made asks for the number of threads.
 bool isOnOurTeam();
 
+/// Holds oneDNN to what our own kernels are held to (isHeldToAvx2). Must be asked before oneDNN
+/// makes its first primitive.
+Status limitInstructions();
+
 /// Moves `description` to its first implementation that keeps our promises; false when there is
 /// none. Reference code is a thousand times slower, and whatever goes through oneDNN's GEMM
 /// allocates packing buffers in every run, outside the scratchpad. `isRefused`, if there is

@@ -64,7 +64,12 @@ template <typename Stored, typename Computed> struct BlockKernels {
 /// What the loops are compiled for; a later one needs all features of those before it.
 enum class InstructionSet { Baseline, Avx2, Avx512 };
 
-/// The best one that the processor has.
+/// $MEMOPT_MAX_ISA says "avx2": what AVX-512 brings stays unused, as on a processor without it.
+bool isHeldToAvx2();
+/// Whether $MEMOPT_MAX_ISA is unset, empty or "avx2".
+bool isInstructionLimitKnown();
+
+/// The best one that the processor has within $MEMOPT_MAX_ISA.
 InstructionSet instructionSet();
 
 /// The kernels for the processor at hand, or for a given lesser set. Instances: <double, double>,

@@ -65,10 +65,9 @@ public:
   BlockedProduct(std::vector<ProductShape> shapes, int threads)
       : kernels(blockKernels<Stored, Computed>()), shapes(std::move(shapes)), slots(threads) {
     for (const ProductShape &shape : this->shapes) {
-      blockRows =
-          std::max(blockRows, std::min(maxBlockRows, roundUp(shape.rows, kernels.rowsPerPanel)));
-      blockColumns = std::max(
-          blockColumns, std::min(maxBlockColumns, roundUp(shape.columns, kernels.columnsPerPanel)));
+      blockRows = std::max(blockRows, cutEvenly(shape.rows, maxBlockRows, kernels.rowsPerPanel));
+      blockColumns = std::max(blockColumns,
+                              cutEvenly(shape.columns, maxBlockColumns, kernels.columnsPerPanel));
       blockDepth = std::max(blockDepth, std::min(maxBlockDepth, shape.depth));
     }
     for (const ProductShape &shape : this->shapes) {
@@ -103,6 +102,12 @@ private:
   struct Block {
     int64_t product, rowBegin, rows, columnBegin, columns;
   };
+
+  /// As many blocks as their limit asks for, all of about one size: a small one at the end would
+  /// cost as much packing as the others. `most` is a multiple of `panel`.
+  static int64_t cutEvenly(int64_t extent, int64_t most, int64_t panel) {
+    return roundUp(ceilDivide(extent, std::max<int64_t>(1, ceilDivide(extent, most))), panel);
+  }
 
   int64_t rowBlocks(const ProductShape &shape) const { return ceilDivide(shape.rows, blockRows); }
   int64_t columnBlocks(const ProductShape &shape) const {
