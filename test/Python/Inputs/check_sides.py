@@ -153,16 +153,6 @@ def buffered(self, x, place, keep):
     return (y - self.mean).square().mean() + 0 * self.seen
 
 
-@sides()
-def by_integer(self, x, place, keep):
-    """A number of Python that is asked of a tensor decides; it is no size."""
-    y = self.linear(x)
-    count = max(int(keep.sum()), 1)
-    if int(place.max()) > 2:
-        y = y * 2
-    return y[keep].square().sum() / count + F.cosine_similarity(y[keep], x[keep, :5], dim=-1).sum()
-
-
 @sides(checked=1)
 def other_shapes(self, x, place, keep):
     """The sides differ in a shape; the program has one."""
