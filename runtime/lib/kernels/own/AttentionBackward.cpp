@@ -288,9 +288,21 @@ private:
     Range at{query, 1};
     auto out = tokens<const S>(buffers[d.outIndex()], d.out, d.heads, head, at);
     auto gradient = dOut(buffers, head, at);
+    // Lanes, of which no addition waits for another's.
+    constexpr int64_t lanes = 8;
+    T sums[lanes] = {};
+    auto add = [&](int64_t first, int64_t count, int64_t step, int64_t gradientStep) {
+      for (int64_t j = 0; j < count; ++j)
+        sums[j] += T(out.data[(first + j) * step]) * T(gradient.data[(first + j) * gradientStep]);
+    };
+    bool isPacked = out.featureStride == 1 && gradient.featureStride == 1;
+    int64_t j = 0;
+    for (; j + lanes <= d.valueSize; j += lanes)
+      isPacked ? add(j, lanes, 1, 1) : add(j, lanes, out.featureStride, gradient.featureStride);
+    add(j, d.valueSize - j, out.featureStride, gradient.featureStride);
     T sum = 0;
-    for (int64_t j = 0; j < d.valueSize; ++j)
-      sum += T(out.data[j * out.featureStride]) * T(gradient.data[j * gradient.featureStride]);
+    for (T part : sums)
+      sum += part;
     return sum;
   }
 
@@ -322,12 +334,18 @@ private:
 
   static void store(const TokenMatrix<S> &target, const T *source, int64_t sourceStride,
                     int64_t rows, int64_t features, T factor, bool add) {
+    auto storeRow = [&](int64_t i, int64_t step) {
+      S *elements = target.data + i * target.tokenStride;
+      const T *sums = source + i * sourceStride;
+      if (add)
+        for (int64_t j = 0; j < features; ++j)
+          elements[j * step] = static_cast<S>(elements[j * step] + sums[j] * factor);
+      else
+        for (int64_t j = 0; j < features; ++j)
+          elements[j * step] = static_cast<S>(sums[j] * factor);
+    };
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < features; ++j) {
-        S &element = target.data[i * target.tokenStride + j * target.featureStride];
-        T value = source[i * sourceStride + j] * factor;
-        element = static_cast<S>(add ? element + value : value);
-      }
+      target.featureStride == 1 ? storeRow(i, 1) : storeRow(i, target.featureStride);
   }
 
   const AttentionDescriptor d;
