@@ -4,7 +4,9 @@
 """check_reads.py FOLDER [CASE...]: wherever forward and loss read something, a change of it is followed or refused by name."""
 
 import collections
+import pathlib
 import random
+import sys
 import types
 import warnings
 
@@ -159,6 +161,16 @@ def classes_and_functions():
     differs(lambda model: setattr(model.slotted, "scale", 3.0), "slotted.scale", Holding)
 
 
+def other_files():
+    """Numbers of the user's other files, also where functions of these read them."""
+    folder = pathlib.Path(sys.argv[1])
+    (folder / "numbers_of_check_reads.py").write_text("SCALE = 1.0\n\n\ndef scaled(output):\n    return output * SCALE\n")
+    sys.path.insert(0, str(folder))
+    import numbers_of_check_reads as other
+    for scale in (lambda output: output * other.SCALE, lambda output: other.scaled(output)):
+        differs(lambda _: setattr(other, "SCALE", 3.0), "SCALE", scale=scale, undo=lambda: setattr(other, "SCALE", 1.0))
+
+
 def absent():
     """What the code asks for and is not there when it is compiled."""
     class Asking(Net):
@@ -243,4 +255,4 @@ def own_generators():
     assert any("draws from generator" in str(entry.message) for entry in found), found
 
 
-run_cases([replaced_code, order, classes_and_functions, absent, containers, default_type, unread, own_generators])
+run_cases([replaced_code, order, classes_and_functions, other_files, absent, containers, default_type, unread, own_generators])

@@ -59,10 +59,12 @@ def _is_of_library(function: types.FunctionType) -> bool:
 @functools.cache
 def is_of_user(kind: type) -> bool:
     """Whether a class was written for this program, and belongs to no library that is installed."""
-    path = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    if kind.__module__ == "builtins":
-        return False
-    return kind.__module__ == "__main__" or bool(path) and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES)
+    return kind.__module__ == "__main__" or _is_file_of_user(sys.modules.get(kind.__module__))
+
+
+def _is_file_of_user(module: types.ModuleType | None) -> bool:
+    path = getattr(module, "__file__", None)
+    return bool(path) and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES)
 
 
 def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -171,10 +173,13 @@ class Reads:
             is_function = issubclass(value, torch.autograd.Function) and not value.__module__.startswith("torch.")
             if is_function or is_of_user(value):
                 self._sources[id(value)] = value
+        elif isinstance(value, types.ModuleType):
+            if _is_file_of_user(value):
+                self._sources[id(value)] = value
         elif isinstance(value, (tuple, list)):
             for part in value[:_MOST_ENTRIES]:
                 self._meet(part, level + 1)
-        elif hasattr(value, "__dict__") and not isinstance(value, types.ModuleType) and type(value).__module__ != "builtins":
+        elif hasattr(value, "__dict__") and type(value).__module__ != "builtins":
             self._sources[id(value)] = value
 
     def _meet_function(self, function: types.FunctionType, level: int) -> None:
@@ -190,6 +195,10 @@ class Reads:
                 self._meet(getattr(value, "__func__", value) if isinstance(value, (staticmethod, classmethod)) else value)
         elif isinstance(source, type):
             self._meet_class(source, "")
+        elif isinstance(source, types.ModuleType):
+            for name in sorted(self.names & vars(source).keys()):
+                if isinstance(vars(source)[name], (types.FunctionType, type)):
+                    self._meet(vars(source)[name])
         elif isinstance(source, types.MethodType):
             self._meet_class(type(source.__self__), source.__name__)
         elif not isinstance(source, (types.FunctionType, functools.partial)):
@@ -232,7 +241,7 @@ class Reads:
                 yield Place(name, source.keywords, name)
         elif isinstance(source, types.MethodType):
             yield Place("self", source, "__self__")
-        elif not isinstance(source, type):
+        elif not isinstance(source, (type, types.ModuleType)):
             yield from self.list_attributes("", source)
 
     def list_attributes(self, path: str, value: Any) -> Iterator[Place]:
@@ -294,8 +303,7 @@ class Reads:
                 own = {"parent": place} if isinstance(value, tuple) else {}
                 yield Place(f"{place.path}[{number}]", None if own else value, number, **own)
         elif isinstance(value, types.ModuleType):
-            path = getattr(value, "__file__", None)
-            if path and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES):
+            if _is_file_of_user(value):
                 yield from self.list_attributes(place.path, value)
         elif isinstance(value, type):
             yield from self._list_of_class(place.path, value)
