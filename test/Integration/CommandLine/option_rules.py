@@ -107,7 +107,7 @@ COMPILE = {
     "--estimate": (["--estimate", "--frontier=3"], "--estimate"),
     "--dropout": (["--calibrate", "--dropout=off"], "--dropout is of compiling a model, and --calibrate compiles none of yours"),
 }
-COMPILE_ALWAYS = {"--target", "--target-features", "--mode", "--loss", "--deepspeed-config", "--offload-param", "--frozen-weights",
+COMPILE_ALWAYS = {"--c-sources", "--target", "--target-features", "--mode", "--loss", "--deepspeed-config", "--offload-param", "--frozen-weights",
                   "--efficient-conv-bn-eval", "--tile", "--hyperparameters", "--precision", "--emit", "--calibrate", "--quiet", "--time-report", "--cache",
                   "--instrument", "--threads", "--help", "--version"}
 
