@@ -73,8 +73,8 @@ def stages():
         step.close()
     assert all(bits == finals[0][1] for _, bits in finals)  # what lies where changes no bit
     assert all(found == numbers[0] for found in numbers)
-    # Parts in flight may add half a percent, which in a step as small as this one is more than stage 3 saves.
-    assert finals[1][0] < finals[0][0] and finals[3][0] < 1.005 * finals[1][0], [bytes_ for bytes_, _ in finals]
+    # In a step as small as this one the place that a part in flight needs is more than stage 3 saves.
+    assert finals[1][0] < finals[0][0] and finals[3][0] <= finals[1][0] + 64, [bytes_ for bytes_, _ in finals]
 
 
 def several_steps():

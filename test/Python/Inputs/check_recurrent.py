@@ -107,7 +107,7 @@ def compile_smallest(model, batches):
     """The smallest budget, and its step: what the error about one that does not do says. Padding between buffers may still ask for
     a little more, which the next error says."""
     budget = 1
-    for _ in range(3):
+    for _ in range(6):
         try:
             return budget, compile_step(model, batches, device_memory=budget)
         except memopt.DoesNotFit as error:

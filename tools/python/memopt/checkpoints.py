@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from .errors import BadInput, Unavailable
-from .optimizers import (Counterpart, count_steps, find_counterpart, make_torch_state, number_parameters)
+from .optimizers import (Counterpart, count_steps, find_counterpart, make_torch_state, name_numbers, number_parameters)
 from .runtime import write_checkpoint_files
 
 __all__ = ["read_checkpoint", "write_checkpoint"]
@@ -167,7 +167,7 @@ def _describe_run(counterpart: Counterpart, optimizer: torch.optim.Optimizer, st
     schedule = {"kind": "constant", "rate": float(optimizer.param_groups[0]["lr"]), "min_rate": 0.0, "warmup_steps": 0,
                 "total_steps": 0, "step_size": 1, "gamma": 0.1}
     return {"format": "memopt-checkpoint", "version": 1, "step": steps, "data_position": 0, "seed": 0,
-            "optimizer": counterpart.name, "schedule": schedule}
+            "optimizer": counterpart.name, "schedule": schedule, "numbers": name_numbers(optimizer)}
 
 
 def _get_state_type(counterpart: Counterpart, key: str, parameter: nn.Parameter) -> torch.dtype:
@@ -178,7 +178,8 @@ def _get_state_type(counterpart: Counterpart, key: str, parameter: nn.Parameter)
 def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Writes the state of model and optimizer as a checkpoint, from which `memopt-run --load` and `Step.load` go on.
 
-    Names are the model's own. The data begins anew, and the rate is that of the optimizer's first group. Refused: an
+    Names are the model's own. The data begins anew, and the rate is that of the optimizer's first group. The rates of
+    further groups are not written: `memopt-run` refuses to go on with them, `Step.load` takes them from its optimizer. Refused: an
     optimizer without a counterpart, one that has made no step, parameters that have made different numbers of steps, and a
     folder that a run saves to now. A failure, a full disk say, leaves the checkpoint that was there.
     """

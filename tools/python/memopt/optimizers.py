@@ -94,6 +94,16 @@ def name_input(name: str, rate: str) -> str:
     return _INPUT_PREFIX + name + rate.removeprefix("lr")
 
 
+def name_numbers(optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """The numbers of an optimizer of one group, by the variables of a package that reads them. Which variables several groups
+    have, only the package says: empty."""
+    if len(optimizer.param_groups) > 1:
+        return {}
+    group = optimizer.param_groups[0]
+    values = {key: group[key] if isinstance(group[key], (tuple, list)) else (group[key],) for key in _INPUTS if key in group}
+    return {name_input(name, "lr"): float(value) for key, found in values.items() for name, value in zip(_INPUTS[key], found)}
+
+
 _needs_gradient = operator.attrgetter("requires_grad")
 
 
@@ -281,6 +291,7 @@ class OptimizerOptions:
         names = [[() if rate is None else (rate,) if key == "lr" else tuple(name_input(name, rate) for name in _INPUTS[key])
                   for key in self.input_keys] for rate in self.name_rates(manifest)]
         return [[variables if there.issuperset(variables) else () for variables in group] for group in names]
+
     def _write_group(self, number: int) -> str:
         """What `--param-group` says of a group; nothing where it is as the first. Values of inputs are written before
         each step, so that of these only counts whether there is a momentum."""
