@@ -33,8 +33,10 @@ def compile_model(run, batch):
     return memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), 0.1))
 
 
-def branch(model, x):
-    return model.lin(x).sum() if x.mean() > 0 else model.lin(x).mean()
+def repeat(model, x):
+    while x.abs().mean() > 0.5:
+        x = x * 0.5
+    return model.lin(x).sum()
 
 
 def nest(model, x):
@@ -44,7 +46,7 @@ def nest(model, x):
 
 #: What is in a step, and words that the refusal has.
 REFUSED = [
-    (branch, X, ["torch.where", "check_messages.py:"]),
+    (repeat, X, ["torch.where", "check_messages.py:"]),
     (nest, X, ["nested tensors", "mask", "check_messages.py:"]),
     (lambda m, x: m.lin(x).sum().backward(), X, ["Tensor.backward", "torch.autograd.grad", "check_messages.py:"]),
     (lambda m, x: m.lin(torch.from_numpy(x.numpy())).sum(), X, ["NumPy"]),
