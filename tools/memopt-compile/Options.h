@@ -33,7 +33,7 @@ struct CompileOptions {
   bool isEstimate = false;         ///< print what a step would hold, plan nothing
   std::string reportPath, pagePath, loss, targetFeatures;
   bool dropout = true;
-  bool allowsC = false; ///< operators in C source, which the model brings
+  bool allowsC = false;         ///< operators in C source, which the model brings
   bool isBatchSearched = false; ///< for the largest batch that fits
   bool isFormSearched = false;  ///< among those that `automatic` allows
   mlir::memopt::FormChoices automatic;

@@ -154,8 +154,8 @@ FailureOr<KernelLowering::LoweredBody> KernelLowering::lowerBody(KernelOp kernel
   if (loopRules)
     buildLoopFunctions(functions, graph, *schedule, *loopRules, options.serialCost);
   else
-    addLaunches(body, buildThreadKernels(functions, *options.deviceOps, graph, *schedule, *threadRules,
-                                         aliases, alignment, deviceKernels.size()));
+    addLaunches(body, buildThreadKernels(functions, *options.deviceOps, graph, *schedule,
+                                         *threadRules, aliases, alignment, deviceKernels.size()));
   return body;
 }
 
@@ -195,8 +195,8 @@ FailureOr<KernelFunction> KernelLowering::lower(LibraryCallOp call) {
   llvm::interleaveComma(call.getOperandOffsets(), os);
   auto [entry, isNew] = calls.try_emplace(key, LoweredBody{name, {}});
   if (isNew) {
-    addLaunches(entry->second, buildAttentionKernels(program, call, attention, *options.deviceOps, name,
-                                                     number, deviceKernels.size()));
+    addLaunches(entry->second, buildAttentionKernels(program, call, attention, *options.deviceOps,
+                                                     name, number, deviceKernels.size()));
     ++numFunctions;
   }
   KernelFunction function;
