@@ -64,9 +64,9 @@ static std::unique_ptr<LibraryCall> chooseConvolution(const ConvolutionDescripto
   // than products of each group.
   if (auto own = createGroupConvolution(descriptor, call ? 4 : 16, threads))
     return own;
-  if (call && isSlowGradient(descriptor, call->implementation()))
+  if (!call || isSlowGradient(descriptor, call->implementation()))
     return createOwnConvolution(descriptor, threads);
-  return call ? std::move(call) : createOwnConvolution(descriptor, threads);
+  return call;
 }
 
 /// A call that reads packed weights, or packs them: of the library that chooseConvolution takes for
