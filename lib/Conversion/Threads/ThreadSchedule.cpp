@@ -103,14 +103,27 @@ std::unique_ptr<ScheduleRules> ThreadScheduleRules::getRulesOfWideLanes() const 
 // Threads
 //===----------------------------------------------------------------------===//
 
+/// How many of a group's threads have a part of the nest: the others wait where its lanes are few.
+static int64_t countActiveThreads(const IndexTable &table, const KernelStage &stage,
+                                  const KernelNest &nest, int64_t group) {
+  if (!nest.vectorLoop || nest.tileLoop || (stage.distributesNest && nest.vectorLoop == 0u))
+    return group;
+  return std::min(group, table.getSize(nest.loops[*nest.vectorLoop]) / nest.lanes);
+}
+
 /// A multiprocessor needs many threads to wait for memory while others compute.
 double ThreadScheduleRules::addOverheads(const ElementGraph &graph,
                                          const KernelStage &stage) const {
   constexpr double kThreadsOfSm = 256;
+  const IndexTable &table = graph.getTable();
   ThreadShape shape = chooseThreads(graph, stage);
-  double threads = double(countTrips(graph.getTable(), stage, shape)) * double(shape.group);
-  double idle = std::max(1.0, kThreadsOfSm * double(machine.sms) / threads);
-  return stage.cost * idle + machine.launchCost;
+  auto trips = double(countTrips(table, stage, shape));
+  double cost = machine.launchCost;
+  for (const KernelNest &nest : stage.nests) {
+    double threads = trips * double(countActiveThreads(table, stage, nest, shape.group));
+    cost += nest.cost * std::max(1.0, kThreadsOfSm * double(machine.sms) / threads);
+  }
+  return cost;
 }
 
 /// Threads for the longest loop and the longest sum that they share; a block where they share

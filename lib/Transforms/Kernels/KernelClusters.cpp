@@ -57,10 +57,11 @@ unsigned KernelFusion::countSharedRows(const FusionEdge &edge) const {
 }
 
 /// Whether a sum by columns, each of which a thread adds up, would take what it reads down to its
-/// own few threads.
-bool KernelFusion::idlesMachine(const FusionEdge &edge) const {
-  constexpr double few = 0.25;
+/// own few threads. What is small beside the `points` of the kernel is rather stored in between.
+bool KernelFusion::idlesMachine(const FusionEdge &edge, double points) const {
+  constexpr double small = 1.0 / 8;
   const FusionNode &from = nodes[edge.from], &to = nodes[edge.to];
+  double few = getPoints(from.rows) < small * points ? 1 : 0.25;
   if (!to.isReduction || to.parallel.empty() || to.parallel.back() + 1 != to.domain.size())
     return false;
   double busy = std::min(getPoints(from.rows), static_cast<double>(elementsAtOnce));
@@ -111,7 +112,9 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
     return false;
   llvm::SmallDenseSet<unsigned> inside(members.begin(), members.end());
   llvm::SmallDenseSet<Value> buffers;
-  double points = 0;
+  double points = 0, mostPoints = 0;
+  for (unsigned member : members)
+    mostPoints = std::max(mostPoints, getPoints(nodes[member].domain));
   ArrayRef<int64_t> rows = nodes[members.front()].rows;
   Phase phase = getPhase(nodes[members.front()].op);
   unsigned section = nodes[members.front()].section;
@@ -130,7 +133,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
       const FusionEdge &edge = memberEdges[number];
       if (!inside.contains(edge.from))
         continue;
-      if (!isRowLocal(edge) || idlesMachine(edge))
+      if (!isRowLocal(edge) || idlesMachine(edge, mostPoints))
         return false;
       rows = rows.take_front(std::min<size_t>(rows.size(), countSharedRows(edge)));
     }

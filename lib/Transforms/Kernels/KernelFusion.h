@@ -122,7 +122,7 @@ private:
   bool isShort(ArrayRef<unsigned> members, size_t rows) const;
   bool isRowLocal(const FusionEdge &edge) const;
   unsigned countSharedRows(const FusionEdge &edge) const;
-  bool idlesMachine(const FusionEdge &edge) const;
+  bool idlesMachine(const FusionEdge &edge, double points) const;
   LogicalResult collectBetween(unsigned from, unsigned to, llvm::DenseSet<unsigned> &reached) const;
 
   Block &block;

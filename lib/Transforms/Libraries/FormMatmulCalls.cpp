@@ -8,6 +8,7 @@
 
 #include "memopt/Transforms/Libraries/FormLibraryCalls.h"
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
+#include "memopt/Transforms/Utils/TokenTiles.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -108,8 +109,12 @@ static void padMatrix(Value matrix, ArrayRef<int64_t> dims, int64_t unit) {
     high.push_back(padded - extent);
   auto padded = PadOp::create(b, root.getLoc(), type.clone(shape), root, low, high);
   Value lines = cutLines(b, padded, type.getShape());
-  for (Operation *made : {padded.getOperation(), lines.getDefiningOp()})
+  for (Operation *made : {padded.getOperation(), lines.getDefiningOp()}) {
     setPhase(made, getPhase(maker));
+    // In the maker's kernel, which stores the zeros too.
+    if (Attribute tile = maker->getDiscardableAttr(kTileAttr))
+      made->setDiscardableAttr(kTileAttr, tile);
+  }
   root.replaceAllUsesExcept(lines, padded);
 }
 
@@ -154,16 +159,25 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   Value last = op.getResult();
   if (bias)
     last = bias->getLast()->getResult(0);
-  bool isPadded = stored == type && !accumulation && isReadThroughStrides(last);
+  bool isCut = isReadThroughStrides(last), isPadded = stored == type && !accumulation && isCut;
+  // Rows behind the last are sums of zeros, too. A sum goes on with as many as it has so far.
+  int64_t m = shape[last2],
+          rows = isCut && shape.size() == 2
+                     ? getPaddedExtent(op.getA(), op.getTransposeA() ? last1 : last2)
+                     : m;
+  if (accumulation && builder.getLastOperandType().getShape().front() != rows)
+    rows = m;
   SmallVector<int64_t> cStrides =
-      builder.addResult(op.getResult(), /*mayPermute=*/!bias, isPadded ? unit : 1);
+      builder.addResult(op.getResult(), /*mayPermute=*/!bias, isPadded ? unit : 1, rows);
+  if (cStrides.back() == 1)
+    m = rows;
   // Columns behind the last are sums of zeros, in what the result's lines have there anyway.
   int64_t n = shape.back(), columns = getPaddedExtent(op.getB(), bColumns);
   if (cStrides.back() == 1 && cStrides[last2] >= columns && isPadded)
     n = columns;
   auto emitError = [&] { return op.emitOpError(); };
   auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
-                                     shape.drop_back(2), shape[shape.size() - 2], n, k,
+                                     shape.drop_back(2), m, n, k,
                                      ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides),
                                      bias.has_value(), accumulation != nullptr, type,
                                      getComputeType(type), stored == type ? Type() : stored);
@@ -173,7 +187,7 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   if (failed(made))
     return failure();
   if (accumulation)
-    replaceAccumulation(accumulation, made->getResult(0));
+    replaceAccumulation(accumulation, builder.getResult(*made));
   else if (bias)
     replaceWithBias(*bias, builder.getResult(*made));
   else

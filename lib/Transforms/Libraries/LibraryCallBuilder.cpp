@@ -133,7 +133,8 @@ Value mlir::memopt::cutLines(OpBuilder &builder, Value value, ArrayRef<int64_t> 
   return tensor::ExtractSliceOp::create(builder, value.getLoc(), value, begin, size, step);
 }
 
-SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute, int64_t unit) {
+SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute, int64_t unit,
+                                                   std::optional<int64_t> rows) {
   RankedTensorType type = tensorType(result);
   std::optional<SmallVector<int64_t>> order;
   if (mayPermute)
@@ -144,6 +145,8 @@ SmallVector<int64_t> LibraryCallBuilder::addResult(Value result, bool mayPermute
     shape = llvm::map_to_vector(*order, [&](int64_t dim) { return type.getDimSize(dim); });
   shapes.push_back(shape);
   SmallVector<int64_t> padded = padLines(shape, unit), strides = computeStrides(padded);
+  if (rows && !order)
+    padded[padded.size() - 2] = *rows;
   resultTypes.push_back(RankedTensorType::get(padded, type.getElementType()));
   if (!order)
     return strides;
@@ -278,6 +281,9 @@ static bool isOnlyWrite(Value value, ReadOp read) {
 /// Whether `value` is what tiles in front of that of `add` come to, which nothing else reads.
 static bool isSumOfTiles(Value value, linalg::GenericOp add) {
   Operation *maker = value.getDefiningOp();
+  if (auto cut = dyn_cast_or_null<tensor::ExtractSliceOp>(maker);
+      cut && cut.getSource().hasOneUse())
+    maker = cut.getSource().getDefiningOp<LibraryCallOp>();
   return add->hasAttr(kTileAttr) && value.hasOneUse() &&
          isa_and_nonnull<LibraryCallOp, ReadOp>(maker) && maker->getBlock() == add->getBlock();
 }

@@ -41,9 +41,13 @@ public:
   void addOperand(const StridedView &view);
   /// As a packed row-major tensor.
   void addPacked(Value value);
+  /// Of the buffer that was added last.
+  RankedTensorType getLastOperandType() const { return tensorType(operands.back()); }
   /// Chooses the type in which `result` is stored and gives its strides in the op's own order.
-  /// Lines are as long as a multiple of `unit` elements.
-  SmallVector<int64_t> addResult(Value result, bool mayPermute, int64_t unit = 1);
+  /// Lines are as long as a multiple of `unit` elements, and there are `rows` of them in the op's
+  /// own order, which may be more than the result's.
+  SmallVector<int64_t> addResult(Value result, bool mayPermute, int64_t unit = 1,
+                                 std::optional<int64_t> rows = std::nullopt);
   /// Finds the addition of a bias along dimension `axis` as the only use of `result`; the bias,
   /// which must be known where the op stands, becomes the next operand.
   std::optional<BiasAddition> takeBias(Value result, int64_t axis, bool mayReshape);

@@ -88,10 +88,23 @@ NodeId ElementGraph::getApply(OperationName name, Attribute attributes, ArrayRef
   return intern(std::move(node));
 }
 
+/// Whether `address` is one of the buffer's elements wherever the loops are.
+bool ElementGraph::isAlwaysInside(unsigned buffer, const IndexExpr &address) const {
+  Type type = buffer < body.getNumArguments()
+                  ? body.getArgument(buffer).getType()
+                  : constantBuffers[buffer - body.getNumArguments()].getType();
+  IndexRange range = table.getRange(address);
+  return range.low >= 0 && range.high < cast<ShapedType>(type).getNumElements();
+}
+
+/// A guard keeps loads inside of the buffer; what is loaded where it is false is chosen by nobody.
+/// So a load that cannot leave the buffer has none, and depends on no more than its address does.
 NodeId ElementGraph::getLoad(unsigned buffer, Type type, const IndexExpr &address, NodeId guard) {
   ElementNode node{ElementNode::Load, type, {}, std::nullopt, buffer};
   node.address = address;
   node.guard = guard;
+  if (guard != kNoNode && !getStorage(node).isShared() && isAlwaysInside(buffer, address))
+    node.guard = kNoNode;
   return intern(std::move(node));
 }
 

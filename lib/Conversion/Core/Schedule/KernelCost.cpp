@@ -60,7 +60,7 @@ double StageCost::price(const KernelNest &nest, bool keep) {
   seen = shared;
   seenAtoms.clear();
   staged = llvm::DenseSet<NodeId>(nest.staged.begin(), nest.staged.end());
-  sharedPrice = 0;
+  sharedPrice = rowPrice = 0;
   for (auto [i, loop] : llvm::enumerate(nest.loops))
     push(loop, nest.vectorLoop == i ? std::optional(loop) : std::nullopt);
   for (const KernelStore &store : nest.stores) {
@@ -142,7 +142,10 @@ void StageCost::visit(NodeId id) {
       // Uniform across lanes: once per block.
       trips /= scope.lanes;
     }
-  sum += trips * getWeight(id, vector);
+  double price = trips * getWeight(id, vector);
+  sum += price;
+  if (node.kind == ElementNode::Apply && depth != 0 && depth <= sharedDepth)
+    rowPrice += price;
 }
 
 void StageCost::visitReduction(NodeId id, size_t depth) {

@@ -51,7 +51,7 @@ private:
   SmallVector<int64_t> findFactors(const KernelNest &nest, AtomId loop);
   std::optional<KernelNest> tryTiles(const KernelNest &nest, AtomId along);
   void chooseLoopOrder(KernelNest &nest, StageCost &cost, double &price);
-  void chooseDistribution(KernelStage &stage, double rowPrice);
+  void chooseDistribution(KernelStage &stage, double sharedPrice, double rowPrice);
   double getRereads(const KernelSchedule &schedule) const;
   AtomId getVariable(int64_t size, unsigned ordinal);
 
@@ -358,12 +358,22 @@ FailureOr<KernelNest> Scheduler::findNest(ArrayRef<Root> roots, ArrayRef<int64_t
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// Distributing the nest repeats what a row computes once, in every piece.
-void Scheduler::chooseDistribution(KernelStage &stage, double sharedPrice) {
+/// Distributing the nest repeats what a row computes once, in every piece: sums never, scalars where
+/// the machine would be idle for longer.
+void Scheduler::chooseDistribution(KernelStage &stage, double sharedPrice, double rowPrice) {
   bool isShort = !stage.row || table.getSize(*stage.row) < rules.getNumbers().enoughRows;
   double allowed = stage.row ? 0 : 0.1 * stage.cost;
-  stage.distributesNest =
-      stage.nests.size() == 1 && isShort && sharedPrice <= allowed && countBlocks(table, stage) > 1;
+  if (stage.nests.size() != 1 || !isShort || sharedPrice > allowed ||
+      countBlocks(table, stage) <= 1)
+    return;
+  KernelStage distributed = stage;
+  distributed.distributesNest = true;
+  double repeated = rowPrice * double(countBlocks(table, stage)) / rules.getNumbers().lanes;
+  distributed.cost += repeated;
+  distributed.nests.front().cost += repeated;
+  if (rowPrice == 0 ||
+      rules.addOverheads(graph, distributed) < rules.addOverheads(graph, stage))
+    stage = std::move(distributed);
 }
 
 FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows) {
@@ -376,17 +386,19 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
     byShape[std::vector<int64_t>(shape.begin(), shape.end())].push_back(root);
   }
   StageCost cost(graph, stage.row, rules);
-  double sharedPrice = 0;
+  double sharedPrice = 0, rowPrice = 0;
   for (auto &[shape, group] : byShape) {
     double price;
     FailureOr<KernelNest> nest = findNest(group, shape, stage.row, rows, cost, price);
     if (failed(nest))
       return failure();
-    stage.cost += cost.price(*nest, /*keep=*/true);
+    nest->cost = cost.price(*nest, /*keep=*/true);
+    stage.cost += nest->cost;
     sharedPrice += cost.getSharedPrice();
+    rowPrice += cost.getRowPrice();
     stage.nests.push_back(std::move(*nest));
   }
-  chooseDistribution(stage, sharedPrice);
+  chooseDistribution(stage, sharedPrice, rowPrice);
   stage.cost = rules.addOverheads(graph, stage);
   return stage;
 }

@@ -152,6 +152,7 @@ private:
   /// What a condition is, if that is known.
   std::optional<bool> getTruth(NodeId condition) const;
   NodeId getSelect(NodeId condition, NodeId a, NodeId b);
+  bool isAlwaysInside(unsigned buffer, const IndexExpr &address) const;
   NodeId getLoad(unsigned buffer, Type type, const IndexExpr &address, NodeId guard);
   NodeId intern(ElementNode node);
 

@@ -24,6 +24,8 @@ public:
   double price(const KernelNest &nest, bool keep);
   /// The part of the last nest's price that is spent on reductions outside its own loops.
   double getSharedPrice() const { return sharedPrice; }
+  /// The part that is spent on scalars of the row alone.
+  double getRowPrice() const { return rowPrice; }
 
 private:
   struct Scope {
@@ -49,7 +51,7 @@ private:
   llvm::DenseSet<NodeId> shared, seen, staged;
   llvm::DenseSet<AtomId> seenAtoms;
   size_t sharedDepth = 0;
-  double sum = 0, sharedPrice = 0;
+  double sum = 0, sharedPrice = 0, rowPrice = 0;
 };
 
 } // namespace mlir::memopt

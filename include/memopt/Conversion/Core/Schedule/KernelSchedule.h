@@ -44,6 +44,7 @@ struct KernelNest {
   std::optional<unsigned> tileLoop;
   int64_t tile = 1;
   SmallVector<NodeId, 2> staged;
+  double cost = 0; ///< its part of the stage's, without overheads
 };
 
 /// The parallel loop of a stage that is no loop nest: one iteration for each combination of `outer`
