@@ -9,7 +9,7 @@
 // The compiler asks this program for plans, so that whatever cuDNN does to its process ends this
 // one. Requests and answers are lines of JSON on standard input and output: first
 //
-//   {"library": FILE, "properties": {...}}   ->   {"version": "9.26.0"}
+//   {"library": FILE, "properties": {...}}   ->   {"version": "9.26.0", "device_at_hand": true}
 //
 // and then, for each library call as a package describes it (docs/LibraryCalls.md),
 //
@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
     write({{"error", planner.getMessage()}});
     return 3;
   }
-  write({{"version", (*planner)->getVersion()}});
+  write({{"version", (*planner)->getVersion()}, {"device_at_hand", (*planner)->hasDevice()}});
   while (std::getline(std::cin, line))
     write(answer(plan(**planner, line)));
   return 0;

@@ -147,7 +147,9 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
       lean.push_back({"cublaslt", 0});
     } else if (llvm::Expected<CudnnPlans> plans = planConvolution(target, call)) {
       Implementations all = nameAll(*plans);
-      lean.append(findPreferred(target, all) + 1, all.end());
+      CallImplementation *preferred = findPreferred(target, all);
+      bool isReserved = getReserve(target, call, *plans, *preferred) != 0;
+      lean.append(isReserved ? preferred : preferred + 1, all.end());
     } else {
       llvm::consumeError(plans.takeError());
     }
@@ -258,7 +260,23 @@ private:
                          << llvm::toString(plans.takeError());
     Implementations all = nameAll(*plans);
     std::rotate(all.begin(), findPreferred(target, all), all.end());
+    all.front().workspaceBytes += getReserve(target, call, *plans, all.front());
     return all;
+  }
+
+  /// What a plan may need on the device beside what it says without one: engines that cut the sums
+  /// of a filter's gradient keep the parts, a tile of f32 for each block of a few waves.
+  static int64_t getReserve(CudaAttr target, LibraryCallAttrInterface call, const CudnnPlans &plans,
+                            const CallImplementation &one) {
+    constexpr int64_t tileBytes = 128 * 128 * sizeof(float), waves = 2, mostParts = 64;
+    auto convolution = cast<ConvolutionAttr>(call);
+    if (plans.isDeviceAtHand || isLastResort(one) ||
+        convolution.getKind() != ConvolutionKind::BackwardWeights)
+      return 0;
+    int64_t filterBytes =
+        llvm::product_of(call.getViews().back().extents) * static_cast<int64_t>(sizeof(float));
+    int64_t bytes = std::min(mostParts * filterBytes, waves * target.getSms() * tileBytes);
+    return static_cast<int64_t>(llvm::alignTo(bytes, 256));
   }
 };
 } // namespace

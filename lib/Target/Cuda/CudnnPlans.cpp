@@ -206,6 +206,7 @@ private:
   Child child;
   std::string openFor; ///< properties of the device that the child plans for
   std::string version;
+  bool isDeviceAtHand = false;
   StringMap<CudnnPlans> known; ///< by properties and description
 };
 } // namespace
@@ -244,6 +245,7 @@ Error Planner::open(const json::Object &properties, const std::string &printed) 
     return fail(library + ": " + toString(opened.takeError()));
   }
   version = opened->getString("version").value_or("").str();
+  isDeviceAtHand = opened->getBoolean("device_at_hand").value_or(false);
   openFor = printed;
   return Error::success();
 }
@@ -270,7 +272,7 @@ Expected<CudnnPlans> Planner::plan(const json::Object &properties, const json::O
     known.erase(entry);
     return plans.takeError();
   }
-  entry->second = {version, std::move(*plans)};
+  entry->second = {version, isDeviceAtHand, std::move(*plans)};
   return entry->second;
 }
 

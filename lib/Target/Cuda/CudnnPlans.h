@@ -31,7 +31,8 @@ struct CudnnPlan {
 };
 
 struct CudnnPlans {
-  std::string version; ///< of cuDNN
+  std::string version;         ///< of cuDNN
+  bool isDeviceAtHand = false; ///< so that workspaces are those of loaded plans
   std::vector<CudnnPlan> plans;
 };
 

@@ -98,8 +98,13 @@ static StatusOr<std::string> planAgain(const CudaLibraries &libraries,
       std::vector<CudnnPlan> plans,
       planWithCudnn(libraries.getCudnn(), properties, descriptor, libraries.getCudnnHandle()));
   for (CudnnPlan &plan : plans)
-    if (plan.workspaceBytes <= planned.workspaceBytes)
+    if (plan.workspaceBytes <= planned.workspaceBytes) {
+      if (plans.size() > 1 && plan.isLastResort())
+        libraries.getContext().note("convolutions run by cuDNN's slowest engine, for other engines "
+                                    "need more workspace here than was planned (" +
+                                    reason + "); compile the model here");
       return std::move(plan.text);
+    }
   return environmentError(
       "was planned with a workspace of " + std::to_string(planned.workspaceBytes) +
       " bytes, by cuDNN " + planned.version + " for " + std::to_string(planned.sms) +

@@ -11,6 +11,7 @@
 
 #include "memopt-runtime/base/Status.h"
 #include "memopt-runtime/device/cuda/CudaDriver.h"
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -52,8 +53,11 @@ public:
   /// An emulated driver runs library calls on the cpu.
   bool isEmulated() const { return driver.emulatedCall != nullptr; }
 
-  /// What could not be done as it should, for who started the run.
-  void note(std::string text) const { notices.push_back(std::move(text)); }
+  /// What could not be done as it should, for who started the run; the same only once.
+  void note(std::string text) const {
+    if (std::find(notices.begin(), notices.end(), text) == notices.end())
+      notices.push_back(std::move(text));
+  }
   const std::vector<std::string> &getNotices() const { return notices; }
   /// Of the driver, "12.4".
   std::string getDriverVersion() const;

@@ -38,6 +38,9 @@ struct CudnnPlan {
   std::string name;       ///< the engine and its knobs, "engine62(2=1,5=0)"
   int64_t workspaceBytes; ///< exact where the device is at hand
   std::string text;       ///< cuDNN's own JSON
+
+  /// Engine 0 takes any call, without a workspace, and time.
+  bool isLastResort() const { return name == "engine0" || name.rfind("engine0(", 0) == 0; }
 };
 
 /// The plans for a library call (docs/LibraryCalls.md) in cuDNN's order of speed, without those
@@ -64,6 +67,8 @@ public:
 
   /// "9.26.0".
   const std::string &getVersion() const;
+  /// Whether a device with these properties is at hand: plans say what they need once loaded there.
+  bool hasDevice() const { return handle != nullptr; }
 
   StatusOr<std::vector<CudnnPlan>> plan(const nlohmann::json &descriptor) const;
 
