@@ -78,6 +78,9 @@ void ThreadEmitter::emitBlockAt(AtomId variable, int64_t lanes, Value block,
 
 SmallVector<Value> ThreadEmitter::emitVectorLoop(AtomId variable, int64_t lanes, ValueRange carried,
                                                  BodyFn body) {
+  // One access of one thread is no loop: that its lanes are known decides guards.
+  if (threads->shape.group == 1 && table.getSize(variable) == lanes)
+    return nodes.emitBlock(variable, constant(0), lanes, lanes, carried, body);
   return nodes.emitLoop(threads->getFirstLane(lanes, nullptr), constant(table.getSize(variable)),
                         lanes * threads->shape.group, carried,
                         [&](Value first, ValueRange arguments) {

@@ -111,17 +111,20 @@ static int64_t countActiveThreads(const IndexTable &table, const KernelStage &st
   return std::min(group, table.getSize(nest.loops[*nest.vectorLoop]) / nest.lanes);
 }
 
-/// A multiprocessor needs many threads to wait for memory while others compute.
+/// A multiprocessor needs many threads to wait for memory while others compute. It has eight times
+/// as many at a time, those that have no part of a nest included.
 double ThreadScheduleRules::addOverheads(const ElementGraph &graph,
                                          const KernelStage &stage) const {
-  constexpr double kThreadsOfSm = 256;
+  constexpr double kThreadsOfSm = 256, kMostThreadsOfSm = 8 * kThreadsOfSm;
   const IndexTable &table = graph.getTable();
   ThreadShape shape = chooseThreads(graph, stage);
-  auto trips = double(countTrips(table, stage, shape));
+  auto group = double(shape.group), sms = double(machine.sms);
+  double threads =
+      std::min(double(countTrips(table, stage, shape)) * group, kMostThreadsOfSm * sms);
   double cost = machine.launchCost;
   for (const KernelNest &nest : stage.nests) {
-    double threads = trips * double(countActiveThreads(table, stage, nest, shape.group));
-    cost += nest.cost * std::max(1.0, kThreadsOfSm * double(machine.sms) / threads);
+    double active = double(countActiveThreads(table, stage, nest, shape.group)) / group;
+    cost += nest.cost * std::max(1.0, kThreadsOfSm * sms / (threads * active));
   }
   return cost;
 }

@@ -129,8 +129,8 @@ static double getPadding(int64_t count) {
 LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> batch, int64_t m, int64_t n, int64_t k,
                                  ArrayRef<int64_t> aStrides, ArrayRef<int64_t> bStrides,
-                                 ArrayRef<int64_t> cStrides, bool, bool, Type type,
-                                 Type accumulator, Type resultType) {
+                                 ArrayRef<int64_t> cStrides, bool bias, bool, Type type,
+                                 Type accumulator, Type resultType, bool narrowBias) {
   Checks checks(emitError);
   checks.extents("batch", batch);
   checks.extents("m, n and k", {m, n, k});
@@ -140,6 +140,8 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   checks.strides("c_strides", cStrides, rank);
   checks.types(type, accumulator);
   checks.resultType(resultType, type, accumulator);
+  checks.require(!narrowBias || (bias && !resultType),
+                 "narrow_bias takes a bias, and a result of the operands' type");
   return checks.get();
 }
 
@@ -168,7 +170,7 @@ SmallVector<BufferView> MatmulAttr::getViews() const {
   SmallVector<BufferView> views{matrix(getM(), getK(), getAStrides(), getType()),
                                 matrix(getK(), getN(), getBStrides(), getType())};
   if (getBias())
-    views.push_back(getContiguous({getN()}, getAccumulator()));
+    views.push_back(getContiguous({getN()}, getNarrowBias() ? getType() : getAccumulator()));
   BufferView result =
       matrix(getM(), getN(), getCStrides(), getResultType() ? getResultType() : getType());
   views.append(getAccumulate() ? 2 : 1, result);
@@ -186,6 +188,8 @@ json::Object MatmulAttr::toJson() const {
   object["c_strides"] = toArray(getCStrides());
   if (getBias())
     object["bias"] = "n";
+  if (getNarrowBias())
+    object["narrow_bias"] = true;
   if (getAccumulate())
     object["accumulate"] = true;
   return object;

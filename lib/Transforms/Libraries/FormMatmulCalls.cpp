@@ -154,6 +154,8 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   std::optional<BiasAddition> bias;
   if (type == getComputeType(type) || getTarget(op).storesWideSums())
     bias = builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
+  else
+    bias = builder.takeRoundedBias(op.getResult(), shape.size() - 1, type);
   Type stored = builder.takeRounding(bias, type);
   linalg::GenericOp accumulation = bias ? nullptr : builder.takeAccumulation(/*mayPermute=*/true);
   Value last = op.getResult();
@@ -177,10 +179,10 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
     n = columns;
   auto emitError = [&] { return op.emitOpError(); };
   auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
-                                     shape.drop_back(2), m, n, k,
-                                     ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides),
-                                     bias.has_value(), accumulation != nullptr, type,
-                                     getComputeType(type), stored == type ? Type() : stored);
+                                     shape.drop_back(2), m, n, k, ArrayRef(aStrides),
+                                     ArrayRef(bStrides), ArrayRef(cStrides), bias.has_value(),
+                                     accumulation != nullptr, type, getComputeType(type),
+                                     stored == type ? Type() : stored, bias && bias->isRounded);
   if (!call)
     return failure();
   FailureOr<LibraryCallOp> made = builder.create(call);

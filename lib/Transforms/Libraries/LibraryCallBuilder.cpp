@@ -226,12 +226,49 @@ static bool isAvailableBefore(Value value, Operation *op) {
   return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
 }
 
+/// Whether `generic` rounds its operand element by element and does nothing else.
+static bool isPlainRounding(linalg::GenericOp generic) {
+  if (generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
+      generic.getNumReductionLoops() != 0 ||
+      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
+    return false;
+  Block &body = *generic.getBody();
+  auto yield = cast<linalg::YieldOp>(body.getTerminator());
+  auto truncation = yield.getValues()[0].getDefiningOp<arith::TruncFOp>();
+  return truncation && body.getOperations().size() == 2 &&
+         truncation.getIn() == body.getArgument(0);
+}
+
 std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t axis,
                                                          bool mayReshape) {
   std::optional<BiasAddition> match = matchAddition(result, axis, mayReshape);
   if (!match || !isAvailableBefore(match->bias, op))
     return std::nullopt;
   addPacked(match->bias);
+  return match;
+}
+
+std::optional<BiasAddition> LibraryCallBuilder::takeRoundedBias(Value result, int64_t axis,
+                                                                Type type) {
+  std::optional<BiasAddition> match = matchAddition(result, axis, /*mayReshape=*/true);
+  if (!match || !isAvailableBefore(match->bias, op) || !match->add->getResult(0).hasOneUse())
+    return std::nullopt;
+  auto rounding = dyn_cast<linalg::GenericOp>(*match->add->getResult(0).user_begin());
+  if (!rounding || !isPlainRounding(rounding) ||
+      tensorType(rounding->getResult(0)).getElementType() != type)
+    return std::nullopt;
+  ImplicitLocOpBuilder b(match->bias.getLoc(), op);
+  ArrayRef<int64_t> length = tensorType(match->bias).getShape();
+  AffineMap map = b.getMultiDimIdentityMap(1);
+  Value rounded =
+      createPointwise(b, length, Read{match->bias, map}, type,
+                      [&](ImplicitLocOpBuilder &b, ValueRange scalars) -> SmallVector<Value> {
+                        return {convertTo(b, scalars[0], type)};
+                      })
+          .front();
+  setPhase(rounded.getDefiningOp(), getPhase(op));
+  match->isRounded = true;
+  addPacked(rounded);
   return match;
 }
 
@@ -328,19 +365,6 @@ void mlir::memopt::replaceAccumulation(linalg::GenericOp add, Value made) {
 //===----------------------------------------------------------------------===//
 // Rounding
 //===----------------------------------------------------------------------===//
-
-/// Whether `generic` rounds its operand element by element and does nothing else.
-static bool isPlainRounding(linalg::GenericOp generic) {
-  if (generic.getNumDpsInputs() != 1 || generic.getNumResults() != 1 ||
-      generic.getNumReductionLoops() != 0 ||
-      !llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); }))
-    return false;
-  Block &body = *generic.getBody();
-  auto yield = cast<linalg::YieldOp>(body.getTerminator());
-  auto truncation = yield.getValues()[0].getDefiningOp<arith::TruncFOp>();
-  return truncation && body.getOperations().size() == 2 &&
-         truncation.getIn() == body.getArgument(0);
-}
 
 Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type type) {
   Value result = op->getResult(0), stored = bias ? bias->add->getResult(0) : result;

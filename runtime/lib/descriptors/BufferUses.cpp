@@ -42,7 +42,7 @@ std::vector<BufferUse> MatmulDescriptor::getBuffers() const {
   };
   std::vector<BufferUse> uses = {{span(a, m, k) * size, false}, {span(b, k, n) * size, false}};
   if (bias)
-    uses.push_back({n * getSumSize(type), false});
+    uses.push_back({n * (narrowBias ? size : getSumSize(type)), false});
   if (accumulate)
     uses.push_back({span(c, m, n) * resultSize, false});
   uses.push_back({span(c, m, n) * resultSize, true});

@@ -59,6 +59,7 @@ StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
   d.b = readStrides(reader, "b_strides", rank);
   d.c = readStrides(reader, "c_strides", rank);
   d.bias = reader.choice("bias", {"", "n"}, /*optional=*/true) == "n";
+  d.narrowBias = reader.boolean("narrow_bias", false);
   d.accumulate = reader.boolean("accumulate", false);
   d.reference = reader.boolean("reference", false);
   d.workspaceLimit = reader.integer("workspace_limit", 0, maxExtent);
@@ -69,6 +70,8 @@ StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
     extents.insert(extents.end(), {rows, columns});
     reader.requireProduct(what, extents);
   }
+  reader.require(!d.narrowBias || (d.bias && getElementBytes(d.type) == 2 && !d.wideResult),
+                 "'narrow_bias' takes a bias, and operands and a result of 16 bits");
   reader.require(isInjective(d), "'c_strides' put several elements of the result in one place");
   MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
   d.simplify();

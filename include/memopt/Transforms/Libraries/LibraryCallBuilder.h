@@ -29,6 +29,7 @@ struct BiasAddition {
   Operation *reshape; ///< between the op and the addition, or null
   Value bias;
   linalg::GenericOp rounding; ///< of the sum, by takeRounding
+  bool isRounded = false;     ///< the bias has the type that the sum is rounded to
 
   linalg::GenericOp getLast() const { return rounding ? rounding : add; }
 };
@@ -51,6 +52,9 @@ public:
   /// Finds the addition of a bias along dimension `axis` as the only use of `result`; the bias,
   /// which must be known where the op stands, becomes the next operand.
   std::optional<BiasAddition> takeBias(Value result, int64_t axis, bool mayReshape);
+  /// The same where the sum with the bias is rounded to `type` right away, for libraries that add a
+  /// bias of that type alone: the bias is rounded, too.
+  std::optional<BiasAddition> takeRoundedBias(Value result, int64_t axis, Type type);
   /// Finds the addition of the op's only result to what is read of a variable, which the sum is
   /// written to, as the only use; what was read becomes the next operand, and is read where the op
   /// stands. To be called before addResult, whose result takes the sum's place; with `mayPermute`

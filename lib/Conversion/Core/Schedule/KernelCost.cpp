@@ -29,7 +29,7 @@ StageCost::StageCost(const ElementGraph &graph, std::optional<AtomId> row,
 }
 
 void StageCost::push(ArrayRef<AtomId> variables, std::optional<AtomId> vector) {
-  Scope scope{SmallVector<AtomId, 4>(variables), 1, vector, 1, 1};
+  Scope scope{SmallVector<AtomId, 4>(variables), 1, vector, 1, 1, 1};
   for (AtomId variable : variables)
     scope.trips *= graph.getTable().getSize(variable);
   if (vector) {
@@ -41,7 +41,7 @@ void StageCost::push(ArrayRef<AtomId> variables, std::optional<AtomId> vector) {
   double together = scopes.back().lanes;
   if (numbers.lanesMultiply)
     for (const Scope &outer : ArrayRef(scopes).drop_back())
-      together *= outer.lanes;
+      together *= outer.lanes * outer.threads;
   // Counting, comparing, branching.
   sum += 0.5 * scopes.back().total / together;
 }
@@ -60,9 +60,15 @@ double StageCost::price(const KernelNest &nest, bool keep) {
   seen = shared;
   seenAtoms.clear();
   staged = llvm::DenseSet<NodeId>(nest.staged.begin(), nest.staged.end());
+  threadLoop = findThreadLoop(nest);
+  lanesOfThread = nest.lanes;
   sharedPrice = rowPrice = 0;
-  for (auto [i, loop] : llvm::enumerate(nest.loops))
+  double threads = threadLoop ? numbers.lanes / double(nest.lanes) : 1;
+  for (auto [i, loop] : llvm::enumerate(nest.loops)) {
     push(loop, nest.vectorLoop == i ? std::optional(loop) : std::nullopt);
+    if (loop == threadLoop)
+      scopes.back().threads = threads;
+  }
   for (const KernelStore &store : nest.stores) {
     visit(store.value);
     visitQuotients(store.address);
@@ -71,7 +77,7 @@ double StageCost::price(const KernelNest &nest, bool keep) {
       vector = nest.loops[*nest.vectorLoop];
     double lanes = vector ? scopes[base + *nest.vectorLoop].lanes : 1;
     double all = scopes.empty() ? 1 : scopes.back().total;
-    sum += all / lanes * priceOfAddress(store.address, vector);
+    sum += all / (lanes * threads) * priceOfAddress(store.address, vector);
   }
   scopes.truncate(base);
   if (keep) {
@@ -84,10 +90,23 @@ double StageCost::price(const KernelNest &nest, bool keep) {
   return price;
 }
 
+std::optional<AtomId> StageCost::findThreadLoop(const KernelNest &nest) const {
+  unsigned last = nest.vectorLoop.value_or(0);
+  if (!numbers.lanesMultiply || last == 0 || nest.tileLoop || nest.lanes == 1 ||
+      graph.getTable().getSize(nest.loops[last]) != nest.lanes)
+    return std::nullopt;
+  return nest.loops[last - 1];
+}
+
 double StageCost::priceOfAddress(const IndexExpr &address, std::optional<AtomId> vector) const {
   if (!vector)
     return 1;
   std::optional<int64_t> stride = graph.getTable().getStride(address, *vector);
+  if (threadLoop) {
+    std::optional<int64_t> ofThreads = graph.getTable().getStride(address, *threadLoop);
+    if (ofThreads && (stride == 1 ? *ofThreads == lanesOfThread : *ofThreads == 1))
+      return 1;
+  }
   if (stride && (*stride == 0 || *stride == 1))
     return 1;
   return stride ? numbers.strided : numbers.scattered;
@@ -134,7 +153,8 @@ void StageCost::visit(NodeId id) {
   visitQuotients(node.address);
   double trips = depth ? scopes[depth - 1].total : 1;
   std::optional<AtomId> vector;
-  for (const Scope &scope : ArrayRef(scopes).take_front(depth))
+  for (const Scope &scope : ArrayRef(scopes).take_front(depth)) {
+    trips /= scope.threads;
     if (scope.vector && llvm::is_contained(node.variables, *scope.vector)) {
       vector = scope.vector;
       trips /= scope.lanes;
@@ -142,6 +162,7 @@ void StageCost::visit(NodeId id) {
       // Uniform across lanes: once per block.
       trips /= scope.lanes;
     }
+  }
   double price = trips * getWeight(id, vector);
   sum += price;
   if (node.kind == ElementNode::Apply && depth != 0 && depth <= sharedDepth)

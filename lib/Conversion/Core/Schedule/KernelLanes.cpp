@@ -46,6 +46,7 @@ int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> ro
   };
   for (NodeId root : roots)
     widen(widestStored, graph.getNode(root).type);
+  bool isOneAccess = size * widestStored <= rules.getNumbers().accessBytes;
   for (NodeId id : collectVarying(graph, roots, variable)) {
     const ElementNode &node = graph.getNode(id);
     if (node.kind == ElementNode::Load) {
@@ -61,6 +62,9 @@ int64_t mlir::memopt::chooseLanes(const ElementGraph &graph, ArrayRef<NodeId> ro
   constexpr int64_t narrow = 2;
   if (!hasSums && widestStored <= narrow)
     together = std::max(together, rules.getNumbers().accessBytes / narrow);
+  // A short loop is one access of one thread, and threads run along the loop around it.
+  if (!hasSums && isOneAccess)
+    together = std::max(together, size);
   return rules.fitLanes(size, widest, together);
 }
 

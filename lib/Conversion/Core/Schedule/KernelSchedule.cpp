@@ -371,8 +371,7 @@ void Scheduler::chooseDistribution(KernelStage &stage, double sharedPrice, doubl
   double repeated = rowPrice * double(countBlocks(table, stage)) / rules.getNumbers().lanes;
   distributed.cost += repeated;
   distributed.nests.front().cost += repeated;
-  if (rowPrice == 0 ||
-      rules.addOverheads(graph, distributed) < rules.addOverheads(graph, stage))
+  if (rowPrice == 0 || rules.addOverheads(graph, distributed) < rules.addOverheads(graph, stage))
     stage = std::move(distributed);
 }
 

@@ -61,6 +61,7 @@ struct MatmulDescriptor {
   int64_t m, n, k;
   MatrixStrides a, b, c;
   bool bias, accumulate, reference;
+  bool narrowBias; ///< of the type of 16-bit operands, as the result is then; a device's alone
   bool wideResult; ///< of 16-bit operands, in f32
   int64_t workspaceLimit = maxExtent;
 

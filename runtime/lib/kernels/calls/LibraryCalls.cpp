@@ -28,6 +28,8 @@ static std::unique_ptr<LibraryCall> withBuffers(const Descriptor &descriptor,
 static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json &json,
                                                            int threads) {
   MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor descriptor, MatmulDescriptor::parse(json));
+  if (descriptor.narrowBias)
+    return badInput("library call 'matmul' has a bias of 16 bits, which a processor does not add");
   std::unique_ptr<LibraryCall> call;
   if (!descriptor.reference)
     call = createDnnlMatmul(descriptor, threads);

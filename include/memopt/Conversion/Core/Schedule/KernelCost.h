@@ -33,7 +33,8 @@ private:
     double trips;
     std::optional<AtomId> vector;
     double lanes = 1;
-    double total; ///< iterations of this scope over the whole stage, in elements
+    double threads = 1; ///< that run along it, where each has lanes of another loop
+    double total;       ///< iterations of this scope over the whole stage, in elements
   };
   void push(ArrayRef<AtomId> variables, std::optional<AtomId> vector);
   void visit(NodeId node);
@@ -43,6 +44,8 @@ private:
   size_t getDepth(ArrayRef<AtomId> variables) const;
   double getWeight(NodeId node, std::optional<AtomId> vector) const;
   double priceOfAddress(const IndexExpr &address, std::optional<AtomId> vector) const;
+  /// The loop that threads run along where each has all lanes of the vector loop of `nest`.
+  std::optional<AtomId> findThreadLoop(const KernelNest &nest) const;
 
   const ElementGraph &graph;
   const ScheduleRules &rules;
@@ -51,6 +54,8 @@ private:
   llvm::DenseSet<NodeId> shared, seen, staged;
   llvm::DenseSet<AtomId> seenAtoms;
   size_t sharedDepth = 0;
+  std::optional<AtomId> threadLoop; ///< of the nest that is priced
+  int64_t lanesOfThread = 1;
   double sum = 0, sharedPrice = 0, rowPrice = 0;
 };
 
