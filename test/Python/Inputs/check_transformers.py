@@ -158,7 +158,22 @@ def refusals():
     refuses(memopt.BadInput, ["neftune_noise_alpha"], train, neftune_noise_alpha=5.0)
     refuses(memopt.BadInput, ["torch_empty_cache_steps"], train, torch_empty_cache_steps=2)
     refuses(memopt.BadInput, ["auto_find_batch_size"], train, auto_find_batch_size=True)
+    refuses(memopt.BadInput, ["ddp_find_unused_parameters"], train, ddp_find_unused_parameters=True)
+    refuses(memopt.BadInput, ["ddp_broadcast_buffers"], train, ddp_broadcast_buffers=True)
     refuses(memopt.DoesNotFit, ["does not fit"], train, options={"device_memory": "100KiB"})
+
+    class Halved(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, arguments, state, control, model=None, **more):
+            for parameter in model.parameters():
+                parameter.grad.mul_(0.5)
+
+    class Masked(Trainer):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            labels = torch.where(inputs["labels"] % 2 == 0, -100, inputs["labels"])
+            return super().training_step(model, {**inputs, "labels": labels}, num_items_in_batch)
+    own = lambda kind, **more: kind(model=make_model(), args=make_arguments("refused", max_steps=1), train_dataset=make_data(8), **more).train()
+    refuses(memopt.BadInput, ["Halved.on_pre_optimizer_step would find no gradients"], own, Trainer, callbacks=[Halved()])
+    refuses(memopt.BadInput, ["valid targets", "change labels in the data"], own, Masked)
 
 
 run_cases([hundred_steps, accumulation_and_evaluation, checkpoints, best_model, own_losses, ranks, refusals])
