@@ -89,6 +89,18 @@ def accumulation_and_evaluation():
     assert len(list_logs(ours, "eval_loss")) == 4
 
 
+def ends_of_epochs():
+    """There callbacks find the weights that the Trainer of transformers would have."""
+    class Weights(transformers.TrainerCallback):
+        def on_epoch_end(self, arguments, state, control, model=None, **more):
+            seen.append(model.lm_head.weight.detach().clone())
+    seen: list = []
+    train_both({"num_train_epochs": 3}, make_data(10), callbacks=[Weights])
+    assert len(seen) == 6 and not torch.equal(seen[3], seen[5])
+    for mine, other in zip(seen[3:], seen[:3]):
+        torch.testing.assert_close(mine, other, rtol=1e-2, atol=2e-4)
+
+
 def checkpoints():
     """A training that is resumed, by either trainer, goes on as one that was not interrupted."""
     data, arguments = make_data(32), {"max_steps": 20, "save_strategy": "steps", "save_steps": 8}
@@ -176,4 +188,4 @@ def refusals():
     refuses(memopt.BadInput, ["valid targets", "change labels in the data"], own, Masked)
 
 
-run_cases([hundred_steps, accumulation_and_evaluation, checkpoints, best_model, own_losses, ranks, refusals])
+run_cases([hundred_steps, accumulation_and_evaluation, ends_of_epochs, checkpoints, best_model, own_losses, ranks, refusals])

@@ -10,7 +10,7 @@
 
 Loop, schedule, logs, callbacks, checkpoints and resuming are theirs. Forward, backward, clipping and update are the step's:
 it runs with the last batch of each update, when it has all of them, and their `optimizer.step()` finds no gradients. So
-the parameters of the model are behind until they are wanted: in checkpoints, at the end, and by `trainer.sync()`.
+the parameters of the model are behind until they are wanted: in checkpoints, at the end of epochs, and by `trainer.sync()`.
 Evaluations within the training are programs of the step; others are theirs.
 """
 
@@ -64,6 +64,16 @@ class _WithLoss(nn.Module):
         return {"loss": loss} if logits is None else {"loss": loss, "logits": logits}
 
 
+class _EndOfEpoch(transformers.TrainerCallback):
+    """Other callbacks look at weights between epochs."""
+
+    def __init__(self, trainer: Trainer):
+        self._trainer = trainer
+
+    def on_epoch_end(self, *arguments: Any, **keywords: Any) -> None:
+        self._trainer.sync(optimizer=False)
+
+
 class Trainer(HeldStep, transformers.Trainer):
     """transformers.Trainer with a compiled step.
 
@@ -75,6 +85,7 @@ class Trainer(HeldStep, transformers.Trainer):
     def __init__(self, *arguments: Any, memopt_options: Mapping[str, Any] | None = None, **keywords: Any):
         super().__init__(*arguments, **keywords)
         self._options = dict(memopt_options or {})
+        self.callback_handler.callbacks.insert(0, _EndOfEpoch(self))
         self._hold()
 
     # ------------------------------------------------------------------------------------------------------
