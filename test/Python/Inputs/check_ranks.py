@@ -106,7 +106,7 @@ class Adapted(nn.Module):
 
 
 def frozen_codes():
-    """Ranks that share out parameters keep codes whole; losses are those of a model with their values."""
+    """Ranks that share out parameters keep codes whole; losses, those of evaluations too, are those of a model with their values."""
     def make():
         torch.manual_seed(1)
         return Adapted()
@@ -118,16 +118,18 @@ def frozen_codes():
     def adam_of_trained(model):
         return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-2, eps=1e-4)
 
-    for stage in (0, 3):
+    for stage, code in ((0, "int8"), (3, "int8"), (3, "nf4"), (3, "bf16")):
         model, other = make(), make()
         step = memopt.compile(model, F.cross_entropy, make_rows(0, RANK), optimizer=adam_of_trained(model), zero_stage=stage,
-                              frozen_weights="int8")
+                              frozen_weights=code)
         other.load_state_dict(step.state_dict()["model"])
         optimizer = adam_of_trained(other)
         for seed in range(3):
             loss = step(make_rows(seed, RANK))
             whole = [torch.cat(parts) for parts in zip(*(make_rows(seed, rank) for rank in range(RANKS)))]
             assert_near(loss, step_in_pytorch(other, optimizer, whole))
+        rows, target = make_rows(7, RANK)
+        assert_near(step.evaluate((rows, target)), F.cross_entropy(other(rows), target).item())
         step.close()
 
 

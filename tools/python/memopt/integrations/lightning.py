@@ -41,7 +41,8 @@ _EVENTS = ("on_before_backward", "on_after_backward", "on_before_optimizer_step"
 _HOOKS = (*_EVENTS, "backward", "configure_gradient_clipping", "optimizer_step", "optimizer_zero_grad")
 _AVERAGE = "changes what a compiled step has built in; an average of the weights is MemoptStrategy(ema_decay=0.999)"
 #: Callbacks that change what is updated, or read what each step would leave, and why they are refused.
-_CALLBACKS = {"StochasticWeightAveraging": _AVERAGE, "WeightAveraging": _AVERAGE, "GradientAccumulationScheduler": "changes how many batches an update has, which a compiled step has built in",
+_CALLBACKS = {"StochasticWeightAveraging": _AVERAGE, "WeightAveraging": _AVERAGE,
+              "GradientAccumulationScheduler": "changes how many batches an update has, which a compiled step has built in",
               "ModelPruning": "reads the weights that the last forward pass has left in modules; prune between two trainings"}
 
 
