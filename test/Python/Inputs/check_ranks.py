@@ -4,10 +4,13 @@
 """check_ranks.py FOLDER [CASE...], started by torchrun: a step on ranks, held against PyTorch with all samples at once."""
 
 import copy
+import json
 import os
+import subprocess
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import nn
 
 import memopt
@@ -75,6 +78,28 @@ def stages():
     assert all(found == numbers[0] for found in numbers)
     # In a step as small as this one the place that a part in flight needs is more than stage 3 saves.
     assert finals[1][0] < finals[0][0] and finals[3][0] <= finals[1][0] + 64, [bytes_ for bytes_, _ in finals]
+
+
+def bits_of_memopt_run():
+    """Losses, parameters and optimizer state are those of memopt-run on as many ranks, with dropout and clipping."""
+    for stage in (0, 1, 3):
+        model = make_net().insert(2, nn.Dropout(0.2))
+        step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), zero_stage=stage, max_grad_norm=0.5)
+        first, last, run = (FOLDER / f"{name}{stage}" for name in ("first", "last", "run"))
+        step.save(first)
+        losses = [step(make_batch(seed, RANK)) for seed in range(4)]
+        step.save(last)
+        if RANK == 0:
+            batches = [make_batch(seed, rank) for seed in range(4) for rank in range(RANKS)]
+            save_file({f"step{i}.{name}": value for i, batch in enumerate(batches) for name, value in zip(("input", "target"), batch)},
+                      FOLDER / "batches.safetensors")
+            alone = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+            subprocess.run(["memopt-run", step.package, f"--ranks={RANKS}", f"--load={first}", f"--data={FOLDER}/batches.safetensors", "--steps=4",
+                            "--quiet", f"--save={run}", f"--report={run}.json"], check=True, stdout=subprocess.DEVNULL, env=alone)
+            assert losses == json.loads(run.with_suffix(".json").read_text())["losses"]
+            for name in ("model.safetensors", "optimizer.safetensors"):
+                assert (last / name).read_bytes() == (run / name).read_bytes(), (stage, name)
+        step.close()
 
 
 def several_steps():
@@ -164,4 +189,4 @@ def a_bad_batch_of_one_rank():
         step.close(), other.close()
 
 
-run_cases([stages, several_steps, frozen_codes, losses_that_are_not_finite, a_bad_batch_of_one_rank])
+run_cases([stages, bits_of_memopt_run, several_steps, frozen_codes, losses_that_are_not_finite, a_bad_batch_of_one_rank])
