@@ -191,9 +191,8 @@ public:
     if (!written.isOk())
       return report(first, written);
     marked.push_back(::memopt::weightsFile);
-    for (size_t number = 0; number < programs.size(); ++number)
-      if (StatusCode code = writeProgramFiles(number); code != StatusCode::Ok)
-        return code;
+    if (StatusCode code = writeCode(); code != StatusCode::Ok)
+      return code;
     if (isOfSeveral)
       listPrograms();
     for (size_t number = 1; number < programs.size(); ++number)
@@ -204,41 +203,26 @@ public:
   }
 
 private:
-  /// Files of a program behind the first are written as those of a package, and get its number.
-  ::memopt::StatusCode writeProgramFiles(size_t number) {
-    const ProgramToWrite &program = programs[number];
-    std::string place = number ? getPathIn(folder, ".program") : folder;
-    if (std::error_code error = llvm::sys::fs::create_directory(place))
-      return report(program.planned,
-                    ::memopt::environmentError("creating '" + place + "': " + error.message()));
+  /// That of all programs, which are for one machine.
+  ::memopt::StatusCode writeCode() {
+    std::vector<ProgramSource> sources;
+    for (auto [program, manifest] : llvm::zip_equal(programs, manifests)) {
+      for (const char *key : {"target", "target_features"})
+        if (*manifests.front().get(key) != *manifest.get(key))
+          return report(program.planned,
+                        ::memopt::badInput("program '" + program.name +
+                                           "' is compiled for another machine than program '" +
+                                           programs.front().name + "'"));
+      sources.push_back({program.planned, program.options});
+    }
     std::vector<std::string> deviceKernels;
-    if (auto code = writeProgram(program.planned, program.options, place, deviceKernels);
-        code != ::memopt::StatusCode::Ok)
+    if (auto code = writePrograms(sources, folder, deviceKernels); code != ::memopt::StatusCode::Ok)
       return code;
-    TargetAttrInterface target = getTarget(program.planned);
-    if (target.isDevice())
-      manifests[number]["kernels"] = llvm::json::Array(deviceKernels);
-    std::string name = ::memopt::getProgramFile(number, ::memopt::programFile);
-    marked.push_back(name);
-    if (number == 0)
-      return ::memopt::StatusCode::Ok;
-    if (target.isDevice())
-      (*manifests[number].getObject("target"))["image"] =
-          ::memopt::getProgramFile(number, target.getImageName().str());
-    return report(program.planned, moveOut(place, number));
-  }
-
-  ::memopt::Status moveOut(const std::string &place, size_t number) {
-    MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> names, ::memopt::listFolder(place));
-    std::error_code error;
-    for (const std::string &name : names)
-      if (!error)
-        error = llvm::sys::fs::rename(getPathIn(place, name),
-                                      getPathIn(folder, ::memopt::getProgramFile(number, name)));
-    if (!error)
-      error = llvm::sys::fs::remove(place);
-    return error ? ::memopt::environmentError("moving files of a program: " + error.message())
-                 : ::memopt::Status::ok();
+    if (getTarget(programs.front().planned).isDevice())
+      for (llvm::json::Object &manifest : manifests)
+        manifest["kernels"] = llvm::json::Array(deviceKernels);
+    marked.push_back(::memopt::programFile);
+    return ::memopt::StatusCode::Ok;
   }
 
   ::memopt::Status writeManifest(size_t number) {

@@ -8,6 +8,7 @@
 
 #include "memopt/Package/Program.h"
 
+#include "memopt-runtime/interface/PackageFormat.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/Host/HostProgram.h"
@@ -43,7 +44,7 @@ static SmallVector<int64_t> getTakenOperands(const KernelGraph &graph, KernelOp 
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The program as functions of llvm and the dialects of loops and vectors.
+/// The programs as functions of llvm and the dialects of loops and vectors.
 struct ProgramModules {
   TargetCodeAttrInterface target;
   OwningOpRef<ModuleOp> host;
@@ -52,23 +53,16 @@ struct ProgramModules {
 };
 } // namespace
 
-static FailureOr<ProgramModules> buildProgram(ModuleOp planned, const ProgramOptions &options) {
-  FailureOr<StepModel> step = StepModel::create(planned);
-  FailureOr<TargetCodeAttrInterface> target = getTargetCode(planned);
-  if (failed(step) || failed(target))
+/// Adds a program's step, and those of its kernels that no program before had.
+static LogicalResult addProgram(ProgramModules &modules, KernelLowering &lowering,
+                                const ProgramSource &program, size_t number) {
+  FailureOr<StepModel> step = StepModel::create(program.planned);
+  if (failed(step))
     return failure();
-  FailureOr<KernelOptions> kernelOptions =
-      target->getKernelOptions([&] { return planned.emitError(); });
-  if (failed(kernelOptions))
-    return failure();
-  ProgramModules modules{*target};
-  modules.host = ModuleOp::create(planned.getLoc());
-  if (kernelOptions->device)
-    modules.device = ModuleOp::create(planned.getLoc());
-  KernelLowering lowering(modules.device ? *modules.device : *modules.host, *kernelOptions);
-  HostOptions hostOptions;
-  hostOptions.isInstrumented = options.isInstrumented;
-  hostOptions.launchesKernels = static_cast<bool>(modules.device);
+  HostOptions options;
+  options.isInstrumented = program.options.isInstrumented;
+  options.launchesKernels = static_cast<bool>(modules.device);
+  options.suffix = ::memopt::getStepSuffix(number);
   KernelGraph graph(step->getFunction());
   auto lower = [&](Operation *op) {
     if (auto call = dyn_cast<LibraryCallOp>(op))
@@ -76,8 +70,26 @@ static FailureOr<ProgramModules> buildProgram(ModuleOp planned, const ProgramOpt
     auto kernel = cast<KernelOp>(op);
     return lowering.lower(kernel, getTakenOperands(graph, kernel));
   };
-  if (failed(buildHostProgram(*step, *modules.host, lower, hostOptions)))
+  return buildHostProgram(*step, *modules.host, lower, options);
+}
+
+static FailureOr<ProgramModules> buildPrograms(ArrayRef<ProgramSource> programs) {
+  ModuleOp first = programs.front().planned;
+  FailureOr<TargetCodeAttrInterface> target = getTargetCode(first);
+  if (failed(target))
     return failure();
+  FailureOr<KernelOptions> options = target->getKernelOptions([&] { return first.emitError(); });
+  if (failed(options))
+    return failure();
+  ProgramModules modules{*target};
+  modules.host = ModuleOp::create(first.getLoc());
+  if (options->device)
+    modules.device = ModuleOp::create(first.getLoc());
+  KernelLowering lowering(modules.device ? *modules.device : *modules.host, *options);
+  addPackageSymbols(*modules.host);
+  for (auto [number, program] : llvm::enumerate(programs))
+    if (failed(addProgram(modules, lowering, program, number)))
+      return failure();
   modules.deviceKernels = lowering.getDeviceKernels().vec();
   return modules;
 }
@@ -104,12 +116,13 @@ std::string mlir::memopt::getPathIn(StringRef folder, StringRef name) {
   return path.str().str();
 }
 
-::memopt::StatusCode mlir::memopt::writeProgram(ModuleOp planned, const ProgramOptions &options,
-                                                StringRef directory,
-                                                std::vector<std::string> &deviceKernels) {
-  FailureOr<ProgramModules> modules = buildProgram(planned, options);
+::memopt::StatusCode mlir::memopt::writePrograms(ArrayRef<ProgramSource> programs,
+                                                 StringRef directory,
+                                                 std::vector<std::string> &deviceKernels) {
+  FailureOr<ProgramModules> modules = buildPrograms(programs);
   if (failed(modules))
     return ::memopt::StatusCode::BadInput;
+  const ProgramOptions &options = programs.front().options;
   ObjectOptions object;
   object.processor = modules->target.getHostProcessor();
   object.cache = options.cache;
@@ -120,7 +133,8 @@ std::string mlir::memopt::getPathIn(StringRef folder, StringRef name) {
         end != Emission::Done)
       return toStatus(end);
   deviceKernels = modules->deviceKernels;
-  return toStatus(emitSharedObject(*modules->host, object, getPathIn(directory, "program.so")));
+  return toStatus(
+      emitSharedObject(*modules->host, object, getPathIn(directory, ::memopt::programFile)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,7 +143,7 @@ std::string mlir::memopt::getPathIn(StringRef folder, StringRef name) {
 
 LogicalResult mlir::memopt::printProgram(ModuleOp planned, const ProgramOptions &options,
                                          raw_ostream &out) {
-  FailureOr<ProgramModules> modules = buildProgram(planned, options);
+  FailureOr<ProgramModules> modules = buildPrograms(ProgramSource{planned, options});
   if (failed(modules))
     return failure();
   if (failed(convertToLLVMDialect(*modules->host)) ||
@@ -145,7 +159,7 @@ LogicalResult mlir::memopt::printProgram(ModuleOp planned, const ProgramOptions 
 }
 
 ::memopt::StatusCode mlir::memopt::printDeviceText(ModuleOp planned, raw_ostream &out) {
-  FailureOr<ProgramModules> modules = buildProgram(planned, {});
+  FailureOr<ProgramModules> modules = buildPrograms(ProgramSource{planned, {}});
   if (failed(modules))
     return ::memopt::StatusCode::BadInput;
   if (!modules->device) {

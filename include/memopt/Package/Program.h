@@ -29,12 +29,19 @@ struct ProgramOptions {
   ::memopt::Cache *cache = nullptr; ///< where code is found again, or null; for speed only
 };
 
-/// Generates code for every kernel of the planned module and its step function, and links it to
-/// program.so in the folder `directory`. Kernels of a device go to an image beside it
-/// (TargetAttrInterface::getImageName), and their names, by the numbers that the program launches
-/// them under, to `deviceKernels`. A failure has a diagnostic and says who can help.
-::memopt::StatusCode writeProgram(ModuleOp planned, const ProgramOptions &options,
-                                  StringRef directory, std::vector<std::string> &deviceKernels);
+/// A planned program, and how its code is made.
+struct ProgramSource {
+  ModuleOp planned;
+  ProgramOptions options;
+};
+
+/// Generates the code of all programs of a package, for one machine: every kernel, once where several
+/// programs have it, and a step function for each program. Links it to program.so in the folder
+/// `directory`. Kernels of a device go to an image beside it (TargetAttrInterface::getImageName), and
+/// their names, by the numbers that the programs launch them under, to `deviceKernels`. Threads and
+/// cache are those of the first program's options. A failure has a diagnostic and says who can help.
+::memopt::StatusCode writePrograms(ArrayRef<ProgramSource> programs, StringRef directory,
+                                   std::vector<std::string> &deviceKernels);
 
 /// Prints the program's module in the LLVM dialect, and then the module of a device's kernels.
 LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out);

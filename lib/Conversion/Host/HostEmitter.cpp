@@ -31,7 +31,8 @@ HostEmitter::HostEmitter(func::FuncOp step, ModuleOp program, KernelFunctionFn l
 
 LogicalResult HostEmitter::emitStep() {
   auto type = LLVM::LLVMFunctionType::get(builder.getI32Type(), {pointer});
-  auto function = LLVM::LLVMFuncOp::create(builder, location, EntryPoints::kStep, type);
+  auto function = LLVM::LLVMFuncOp::create(builder, location,
+                                           (EntryPoints::kStep + options.suffix).str(), type);
   OpBuilder::InsertionGuard guard(builder);
   openStep(function);
   if (failed(emitBlock(step.getBody().front())))

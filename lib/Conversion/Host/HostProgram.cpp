@@ -13,9 +13,7 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
-LogicalResult mlir::memopt::buildHostProgram(const StepModel &step, ModuleOp program,
-                                             KernelFunctionFn lowerKernel,
-                                             const HostOptions &options) {
+void mlir::memopt::addPackageSymbols(ModuleOp program) {
   OpBuilder builder = OpBuilder::atBlockEnd(program.getBody());
   LLVM::GlobalOp::create(builder, program.getLoc(), builder.getI32Type(), /*isConstant=*/true,
                          LLVM::Linkage::External, EntryPoints::kVersion,
@@ -25,5 +23,10 @@ LogicalResult mlir::memopt::buildHostProgram(const StepModel &step, ModuleOp pro
                          LLVM::LLVMArrayType::get(builder.getI8Type(), digestBytes),
                          /*isConstant=*/true, LLVM::Linkage::External, MEMOPT_PROGRAM_DIGEST_SYMBOL,
                          builder.getStringAttr(StringRef(kDigestPlaceholder.data(), digestBytes)));
+}
+
+LogicalResult mlir::memopt::buildHostProgram(const StepModel &step, ModuleOp program,
+                                             KernelFunctionFn lowerKernel,
+                                             const HostOptions &options) {
   return HostEmitter(step.getFunction(), program, lowerKernel, options).emitStep();
 }

@@ -245,7 +245,14 @@ static void declareSymbols(ModuleOp part, const llvm::StringMap<Operation *> &al
   }
 }
 
-/// Moves the program's functions to parts: host code first, then kernels by number.
+/// The step of a program: host code that others call.
+static bool isStep(Operation &op) {
+  auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+  return function && !function.isExternal() && !function->hasAttr(kKernelNumberAttr) &&
+         function.getLinkage() == LLVM::Linkage::External;
+}
+
+/// Moves functions to parts: host code first, of each program for itself, then kernels by number.
 static std::vector<Part> cutProgram(ModuleOp program) {
   llvm::StringMap<Operation *> all;
   std::vector<Part> parts;
@@ -256,8 +263,11 @@ static std::vector<Part> cutProgram(ModuleOp program) {
     }
     return *parts[index].module;
   };
-  getPart(0);
-  parts.front().isHost = true;
+  size_t steps = llvm::count_if(*program.getBody(), isStep), hosts = std::max<size_t>(steps, 1);
+  getPart(hosts - 1);
+  for (Part &part : parts)
+    part.isHost = true;
+  size_t host = 0, stepsSeen = 0; // what stands behind a step is its own
   for (Operation &op : llvm::make_early_inc_range(*program.getBody())) {
     if (auto name = SymbolTable::getSymbolName(&op))
       all[name.getValue()] = &op;
@@ -268,8 +278,10 @@ static std::vector<Part> cutProgram(ModuleOp program) {
         global.setLinkage(LLVM::Linkage::External);
         global.setVisibility_(LLVM::Visibility::Hidden);
       }
+    if (isStep(op))
+      host = stepsSeen++;
     op.removeAttr(kKernelNumberAttr);
-    ModuleOp part = getPart(number ? 1 + number.getInt() / kKernelsPerPart : 0);
+    ModuleOp part = getPart(number ? hosts + number.getInt() / kKernelsPerPart : host);
     op.remove();
     part.getBody()->push_back(&op);
   }

@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -220,10 +221,50 @@ static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, boo
   return match;
 }
 
-/// The bias must be known where the call stands.
-static bool isAvailableBefore(Value value, Operation *op) {
+static bool isWrittenBetween(ReadOp read, Operation *op) {
+  for (Operation *other = op; other != read; other = other->getNextNode())
+    if (auto write = dyn_cast<WriteOp>(other); write && write.getVariable() == read.getVariable())
+      return true;
+  return false;
+}
+
+/// Collects, in their order, what must stand in front of `op` so that it can use `value`: reads, and
+/// the elementwise code that widens what they give. Whether that is all that is missing.
+static bool collectMissing(Value value, Operation *op, SetVector<Operation *> &missing) {
   Operation *producer = value.getDefiningOp();
-  return !producer || (producer->getBlock() == op->getBlock() && producer->isBeforeInBlock(op));
+  if (!producer)
+    return true;
+  if (producer->getBlock() != op->getBlock())
+    return false;
+  if (producer->isBeforeInBlock(op))
+    return true;
+  if (auto read = dyn_cast<ReadOp>(producer)) {
+    if (isWrittenBetween(read, op))
+      return false;
+  } else {
+    auto generic = dyn_cast<linalg::GenericOp>(producer);
+    SetVector<Value> captured;
+    if (generic)
+      getUsedValuesDefinedAbove(generic.getRegion(), captured);
+    if (!isa<tensor::EmptyOp>(producer) &&
+        (!generic || generic.getNumReductionLoops() != 0 || !captured.empty()))
+      return false;
+    for (Value operand : producer->getOperands())
+      if (!collectMissing(operand, op, missing))
+        return false;
+  }
+  missing.insert(producer);
+  return true;
+}
+
+/// The bias must be known where the call stands. A parameter is, wherever the step reads it.
+static bool makeAvailableBefore(Value value, Operation *op) {
+  SetVector<Operation *> missing;
+  if (!collectMissing(value, op, missing))
+    return false;
+  for (Operation *producer : missing)
+    producer->moveBefore(op);
+  return true;
 }
 
 /// Whether `generic` rounds its operand element by element and does nothing else.
@@ -242,7 +283,7 @@ static bool isPlainRounding(linalg::GenericOp generic) {
 std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t axis,
                                                          bool mayReshape) {
   std::optional<BiasAddition> match = matchAddition(result, axis, mayReshape);
-  if (!match || !isAvailableBefore(match->bias, op))
+  if (!match || !makeAvailableBefore(match->bias, op))
     return std::nullopt;
   addPacked(match->bias);
   return match;

@@ -38,13 +38,18 @@ Status DeviceProgram::checkTarget(const TargetSpec &target, const Device &device
                           quote(device.getChip()) + "; compile the model for it");
 }
 
-StatusOr<std::unique_ptr<DeviceProgram>>
-DeviceProgram::create(const Package &package, const Arenas &arenas, Device &device) {
+StatusOr<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Package &package,
+                                                               const Arenas &arenas, Device &device,
+                                                               const DeviceProgram *partner) {
   const Manifest &manifest = package.getManifest();
-  std::unique_ptr<DeviceProgram> program(new DeviceProgram(manifest, arenas));
-  MEMOPT_ASSIGN_OR_RETURN(
-      program->module,
-      device.loadModule(package.getImage(), package.getSource(), manifest.kernels));
+  std::unique_ptr<DeviceProgram> program(new DeviceProgram(package, arenas));
+  if (partner && package.sharesCode(partner->package)) {
+    program->module = partner->module;
+  } else {
+    MEMOPT_ASSIGN_OR_RETURN(
+        program->module,
+        device.loadModule(package.getImage(), package.getSource(), manifest.kernels));
+  }
   MEMOPT_ASSIGN_OR_RETURN(program->samplesSent, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->samplesTaken, device.createEvent());
   MEMOPT_ASSIGN_OR_RETURN(program->stream, device.createComputeStream());

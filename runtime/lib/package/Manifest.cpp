@@ -95,14 +95,15 @@ std::string Manifest::describeInstruction(int64_t index) const {
 // Reading
 //===----------------------------------------------------------------------===//
 
-static Status checkVersions(const JsonView &root) {
+static Status readVersions(const JsonView &root, Manifest &manifest) {
   MEMOPT_ASSIGN_OR_RETURN(std::string format, root.getString("format"));
   if (format != "memopt-package")
     return badInput("format is " + quote(format) + ", expected 'memopt-package'");
   MEMOPT_ASSIGN_OR_RETURN(int64_t version, root.getInteger("version"));
-  if (version != manifestVersion && version != severalProgramsVersion)
+  manifest.version = version;
+  if (version < manifestVersion || version > severalProgramsVersion)
     return badInput("the package has version " + std::to_string(version) +
-                    ", this runtime reads versions " + std::to_string(manifestVersion) + " and " +
+                    ", this runtime reads versions " + std::to_string(manifestVersion) + " to " +
                     std::to_string(severalProgramsVersion) + "; compile the model again");
   MEMOPT_ASSIGN_OR_RETURN(int64_t interface, root.getInteger("program_interface_version"));
   if (interface < MEMOPT_PROGRAM_INTERFACE_OLDEST || interface > MEMOPT_PROGRAM_INTERFACE_VERSION)
@@ -224,7 +225,7 @@ StatusOr<Manifest> memopt::parseManifest(std::string_view text) {
   MEMOPT_ASSIGN_OR_RETURN(json document, parseJson(text, /*maxDepth=*/16));
   JsonView root(document);
   Manifest manifest;
-  MEMOPT_RETURN_IF_ERROR(checkVersions(root));
+  MEMOPT_RETURN_IF_ERROR(readVersions(root, manifest));
   MEMOPT_RETURN_IF_ERROR(readHead(root, manifest));
   auto bind = [&](auto read) {
     return [&manifest, read](const JsonView &view) { return read(view, manifest.arenaBytes); };

@@ -53,30 +53,43 @@ static Status explainLoader(const OpenFolder &folder, const std::string &path) {
                   replaceAll(reason, path, folder.getPath() + "/program.so"));
 }
 
-Status Package::loadProgram(const OpenFolder &opened, size_t number) {
-  std::string name = getProgramFile(number, memopt::programFile);
+PackageCode::~PackageCode() {
+  if (program)
+    ::dlclose(program);
+}
+
+Status Package::loadCode(const OpenFolder &opened, size_t number) {
+  code = std::make_shared<PackageCode>();
+  if (!manifest.target.image.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(code->image, opened.openFile(manifest.target.image));
+    if (opened.has(sourceFile)) {
+      MEMOPT_ASSIGN_OR_RETURN(code->source, opened.openFile(sourceFile));
+    }
+  }
+  std::string name = getProgramFile(number, programFile);
   if (!opened.has(name))
     return badInput("the package has no " + quote(name));
-  MEMOPT_ASSIGN_OR_RETURN(programFile, opened.openFile(name));
-  std::string path = getOpenPath(programFile);
-  program = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!program)
-    return explainLoader(opened, path);
-  void *symbols[] = {
-#define MEMOPT_ENTRY_POINT(CamelName, symbol) ::dlsym(program, symbol),
-#include "memopt-runtime/interface/ProgramEntryPoints.def"
-  };
-  static const char *const names[] = {
-#define MEMOPT_ENTRY_POINT(CamelName, symbol) symbol,
-#include "memopt-runtime/interface/ProgramEntryPoints.def"
-  };
-  for (size_t i = 0; i < std::size(symbols); ++i)
-    if (!symbols[i])
-      return badInput("'program.so' does not export " + quote(names[i]));
+  MEMOPT_ASSIGN_OR_RETURN(code->programFile, opened.openFile(name));
+  std::string path = getOpenPath(code->programFile);
+  code->program = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  return code->program ? Status::ok() : explainLoader(opened, path);
+}
+
+/// Of the program with this number in its code.
+Status Package::findStep(size_t number) {
   enum {
 #define MEMOPT_ENTRY_POINT(CamelName, symbol) CamelName,
 #include "memopt-runtime/interface/ProgramEntryPoints.def"
   };
+  std::string names[] = {
+#define MEMOPT_ENTRY_POINT(CamelName, symbol) symbol,
+#include "memopt-runtime/interface/ProgramEntryPoints.def"
+  };
+  names[Step] += getStepSuffix(number);
+  void *symbols[std::size(names)];
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (symbols[i] = ::dlsym(code->program, names[i].c_str()); !symbols[i])
+      return badInput("'program.so' does not export " + quote(names[i]));
   uint32_t version = *static_cast<const uint32_t *>(symbols[Version]);
   if (version < MEMOPT_PROGRAM_INTERFACE_OLDEST || version > MEMOPT_PROGRAM_INTERFACE_VERSION)
     return badInput("'program.so' was compiled for interface version " + std::to_string(version) +
@@ -105,7 +118,7 @@ static Status compareDigests(const std::string &file, const std::string &own,
 }
 
 Status Package::checkDigest() const {
-  const auto *own = static_cast<const char *>(::dlsym(program, MEMOPT_PROGRAM_DIGEST_SYMBOL));
+  const auto *own = static_cast<const char *>(::dlsym(code->program, MEMOPT_PROGRAM_DIGEST_SYMBOL));
   return compareDigests(memopt::programFile,
                         own ? std::string(own, ::strnlen(own, digestLetters)) : "",
                         manifest.digest);
@@ -141,13 +154,12 @@ Status Package::loadFrom(const OpenFolder &opened, size_t number) {
   if (opened.has(weightsFile)) {
     MEMOPT_ASSIGN_OR_RETURN(weights, opened.openFile(weightsFile));
   }
-  if (!manifest.target.image.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(image, opened.openFile(manifest.target.image));
-    if (opened.has(sourceFile)) {
-      MEMOPT_ASSIGN_OR_RETURN(source, opened.openFile(sourceFile));
-    }
+  if (code) { // the first program's, which has those of all
+    MEMOPT_RETURN_IF_ERROR(findStep(number));
+  } else {
+    MEMOPT_RETURN_IF_ERROR(loadCode(opened, number));
+    MEMOPT_RETURN_IF_ERROR(findStep(0));
   }
-  MEMOPT_RETURN_IF_ERROR(loadProgram(opened, number));
   return number == 0 ? loadOthers(opened) : Status::ok();
 }
 
@@ -198,6 +210,8 @@ Status Package::loadOthers(const OpenFolder &opened) {
     std::shared_ptr<Package> other(new Package());
     other->folder = folder;
     other->programName = manifest.programs[number].name;
+    if (manifest.version != separateCodeVersion)
+      other->code = code;
     if (Status status = other->loadFrom(opened, number); !status.isOk())
       return std::move(status).withContext("program " + quote(other->programName));
     if (other->manifest.digest != manifest.digest)
@@ -230,9 +244,4 @@ StatusOr<std::shared_ptr<const Package>> Package::load(const std::string &folder
       break; // else another package took its place meanwhile
   }
   return status.withContext("package " + quote(name));
-}
-
-Package::~Package() {
-  if (program)
-    ::dlclose(program);
 }

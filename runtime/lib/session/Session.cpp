@@ -68,7 +68,9 @@ Status Session::prepareProgram(const LibraryCallFactory &createCall) {
   overhead.context = device->getContextBytes();
   MEMOPT_ASSIGN_OR_RETURN(takenBytes, device->getTakenBytes());
   if (!manifest.target.image.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(parts->device, DeviceProgram::create(*package, arenas, *device));
+    const DeviceProgram *partner = options.partner ? options.partner->parts->device.get() : nullptr;
+    MEMOPT_ASSIGN_OR_RETURN(parts->device,
+                            DeviceProgram::create(*package, arenas, *device, partner));
     parts->feed.setDevice(parts->device.get());
   }
   ComputeStream *compute = parts->device ? &parts->device->getStream() : nullptr;

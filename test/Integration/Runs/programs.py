@@ -5,6 +5,8 @@ FIXTURE is a folder with model.pt2 and inputs.safetensors of a small model, FOLD
 ends it with what was seen."""
 import json
 import pathlib
+import re
+import shutil
 import sys
 
 import processes
@@ -99,6 +101,43 @@ def check_state():
     assert "is no part of the package's state" in said, said
 
 
+def list_kernels(package):
+    """The kernels in the one file of code that a package has."""
+    assert [path.name for path in package.glob("*.so")] == ["program.so"], sorted(package.iterdir())
+    return set(re.findall(rb"memopt_kernel_\d+(?=\0)", (package / "program.so").read_bytes()))
+
+
+def check_code():
+    """Kernels that programs share are in the package once."""
+    compile_programs(FOLDER / "twice.memopt", ("one", []), ("two", []))
+    single, part, twice, whole = (len(list_kernels(FOLDER / f"{name}.memopt")) for name in ("single", "alone", "twice", "whole"))
+    assert single == twice > 3 and max(single, part) < whole < single + part, (single, part, twice, whole)
+    losses = train(FOLDER / "twice.memopt", FIXTURE / "inputs.safetensors", "--steps=4", "--alternate=one:1,two:1")["losses"]
+    assert losses == train(FOLDER / "single.memopt", FIXTURE / "inputs.safetensors", "--steps=4")["losses"]
+    said = compile_programs(FOLDER / "none.memopt", ("a", []), ("b", ["--target-features=x86-64-v2"]), code=1)
+    assert "program 'b' is compiled for another machine than program 'a'" in said, said
+
+
+def check_older():
+    """A package of format 3 has code for each program."""
+    older = FOLDER / "older.memopt"
+    compile_programs(older, ("one", []))
+    manifest = json.loads((older / "manifest.json").read_text())
+    entry = {"kind": "train", "shapes": {}, "predicted_peak_bytes": manifest["predicted_peak_bytes"]}
+
+    def write(version):
+        manifest["version"] = version
+        (older / "2.manifest.json").write_text(json.dumps(manifest))
+        (older / "manifest.json").write_text(json.dumps({**manifest, "programs": [{"name": "one", **entry}, {"name": "two", **entry}]}))
+    shutil.copy(older / "program.so", older / "2.program.so")
+    write(3)
+    losses = train(older, FIXTURE / "inputs.safetensors", "--steps=4", "--alternate=one:1,two:1")["losses"]
+    assert losses == train(FOLDER / "single.memopt", FIXTURE / "inputs.safetensors", "--steps=4")["losses"]
+    write(4)
+    said = train(older, FIXTURE / "inputs.safetensors", "--steps=4", code=1)
+    assert "'program.so' does not export 'memopt_program_step_2'" in said, said
+
+
 def check_refusals():
     said = compile_programs(FOLDER / "none.memopt", ("full", []), ("part", ["--batch=8"]), options=[*OPTIONS, "--device-memory=20KiB"], code=2)
     assert "error: program 'full': " in said and "does not fit" in said, said
@@ -115,5 +154,7 @@ write_data()
 check_shapes()
 check_alternation()
 check_state()
+check_code()
+check_older()
 check_refusals()
 print("programs: all checks passed")

@@ -41,6 +41,7 @@ def programs():
     step = memopt.compile(model, F.cross_entropy, make_batch(0), optimizer=adam(model), device="cuda", ragged="pad", ema_decay=0.9,
                           shapes=[make_batch(0, 4)], max_grad_norm=1.0, device_memory="16MiB")
     assert step.plan.peak_bytes["device"] and step._workspace.session.manifest["target"] != "cpu"
+    assert sorted(path.name for path in step.package.iterdir() if "kernels." in path.name or "program.so" in path.name) == ["kernels.bc", "program.so"]
     average = torch.optim.swa_utils.AveragedModel(other, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
     for seed, count in enumerate((8, 4, 8, 3, 8)):
         assert_near(step(make_batch(seed, count)), train_eagerly(other, optimizer, make_batch(seed, count)))

@@ -9,7 +9,7 @@ import warnings
 import lightning
 import torch
 import torch.nn.functional as F
-from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, GradientAccumulationScheduler, LambdaCallback, ModelCheckpoint, ModelPruning
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -161,16 +161,40 @@ def counters():
         assert {text.split()[2].rstrip(",") for text in said if text.startswith("training_step reads")} == expected, said
 
 
+def ends_of_epochs():
+    """There callbacks find the weights that Lightning would have."""
+    class Weights(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def on_train_epoch_end(self, trainer, module):
+            self.seen.append(module.net[0].weight.detach().clone())
+    seen = []
+    for strategy in (None, MemoptStrategy()):
+        weights = Weights()
+        fit(strategy, loader=make_loader(28), max_epochs=3, callbacks=[weights])
+        assert len(weights.seen) == 3 and not torch.equal(weights.seen[0], weights.seen[2])
+        seen.append(weights.seen)
+    for mine, other in zip(*seen):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
 def refusals():
     class Clipping(Module):
         def on_before_optimizer_step(self, optimizer):
             pass
     refuses(memopt.BadInput, ["on_before_optimizer_step"], fit, MemoptStrategy(), Clipping(), max_steps=1)
+    looks = LambdaCallback(on_after_backward=lambda trainer, module: None)
+    refuses(memopt.BadInput, ["LambdaCallback.on_after_backward would find no gradients"], fit, MemoptStrategy(), max_steps=1, callbacks=[looks])
+    fit(MemoptStrategy(), max_steps=1, callbacks=[LambdaCallback(on_train_batch_end=lambda *found: None)])
+    for option in ({"devices": 2}, {"num_nodes": 2}, {"detect_anomaly": True}):
+        refuses(memopt.BadInput, [f"{next(iter(option))}="], fit, MemoptStrategy(), max_steps=1, **option)
     refuses(memopt.BadInput, ["gradient_clip_algorithm"], fit, MemoptStrategy(), max_steps=1, gradient_clip_val=1.0,
             gradient_clip_algorithm="value")
     refuses(memopt.BadInput, ["precision='64-true'"], fit, MemoptStrategy(), max_steps=1, precision="64-true")
     refuses(memopt.BadInput, ["GradientAccumulationScheduler"], fit, MemoptStrategy(), max_steps=1,
             callbacks=[GradientAccumulationScheduler({0: 2})])
+    refuses(memopt.BadInput, ["ModelPruning"], fit, MemoptStrategy(), max_steps=1, callbacks=[ModelPruning("l1_unstructured", amount=0.3)])
 
     class Manual(Module):
         def __init__(self):
@@ -180,4 +204,4 @@ def refusals():
     refuses(memopt.DoesNotFit, ["does not fit"], fit, MemoptStrategy(device_memory="2KiB"), max_steps=1)
 
 
-run_cases([hundred_steps, accumulation_and_clipping, checkpoints, what_is_logged, counters, refusals])
+run_cases([hundred_steps, accumulation_and_clipping, checkpoints, what_is_logged, counters, ends_of_epochs, refusals])

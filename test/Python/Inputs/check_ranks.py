@@ -4,10 +4,13 @@
 """check_ranks.py FOLDER [CASE...], started by torchrun: a step on ranks, held against PyTorch with all samples at once."""
 
 import copy
+import json
 import os
+import subprocess
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 from torch import nn
 
 import memopt
@@ -77,6 +80,28 @@ def stages():
     assert finals[1][0] < finals[0][0] and finals[3][0] <= finals[1][0] + 64, [bytes_ for bytes_, _ in finals]
 
 
+def bits_of_memopt_run():
+    """Losses, parameters and optimizer state are those of memopt-run on as many ranks, with dropout and clipping."""
+    for stage in (0, 1, 3):
+        model = make_net().insert(2, nn.Dropout(0.2))
+        step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), zero_stage=stage, max_grad_norm=0.5)
+        first, last, run = (FOLDER / f"{name}{stage}" for name in ("first", "last", "run"))
+        step.save(first)
+        losses = [step(make_batch(seed, RANK)) for seed in range(4)]
+        step.save(last)
+        if RANK == 0:
+            batches = [make_batch(seed, rank) for seed in range(4) for rank in range(RANKS)]
+            save_file({f"step{i}.{name}": value for i, batch in enumerate(batches) for name, value in zip(("input", "target"), batch)},
+                      FOLDER / "batches.safetensors")
+            alone = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+            subprocess.run(["memopt-run", step.package, f"--ranks={RANKS}", f"--load={first}", f"--data={FOLDER}/batches.safetensors", "--steps=4",
+                            "--quiet", f"--save={run}", f"--report={run}.json"], check=True, stdout=subprocess.DEVNULL, env=alone)
+            assert losses == json.loads(run.with_suffix(".json").read_text())["losses"]
+            for name in ("model.safetensors", "optimizer.safetensors"):
+                assert (last / name).read_bytes() == (run / name).read_bytes(), (stage, name)
+        step.close()
+
+
 def several_steps():
     """Two optimizers over one state, each shared out."""
     def make_parts(model):
@@ -106,7 +131,7 @@ class Adapted(nn.Module):
 
 
 def frozen_codes():
-    """Ranks that share out parameters keep codes whole; losses are those of a model with their values."""
+    """Ranks that share out parameters keep codes whole; losses, those of evaluations too, are those of a model with their values."""
     def make():
         torch.manual_seed(1)
         return Adapted()
@@ -118,16 +143,18 @@ def frozen_codes():
     def adam_of_trained(model):
         return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], 1e-2, eps=1e-4)
 
-    for stage in (0, 3):
+    for stage, code in ((0, "int8"), (3, "int8"), (3, "nf4"), (3, "bf16")):
         model, other = make(), make()
         step = memopt.compile(model, F.cross_entropy, make_rows(0, RANK), optimizer=adam_of_trained(model), zero_stage=stage,
-                              frozen_weights="int8")
+                              frozen_weights=code)
         other.load_state_dict(step.state_dict()["model"])
         optimizer = adam_of_trained(other)
         for seed in range(3):
             loss = step(make_rows(seed, RANK))
             whole = [torch.cat(parts) for parts in zip(*(make_rows(seed, rank) for rank in range(RANKS)))]
             assert_near(loss, step_in_pytorch(other, optimizer, whole))
+        rows, target = make_rows(7, RANK)
+        assert_near(step.evaluate((rows, target)), F.cross_entropy(other(rows), target).item())
         step.close()
 
 
@@ -162,4 +189,4 @@ def a_bad_batch_of_one_rank():
         step.close(), other.close()
 
 
-run_cases([stages, several_steps, frozen_codes, losses_that_are_not_finite, a_bad_batch_of_one_rank])
+run_cases([stages, bits_of_memopt_run, several_steps, frozen_codes, losses_that_are_not_finite, a_bad_batch_of_one_rank])

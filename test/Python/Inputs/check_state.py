@@ -23,9 +23,11 @@ def bits_of_memopt_run():
     subprocess.run(["memopt-run", step.package, f"--load={FOLDER}/first", f"--data={FOLDER}/batches.safetensors", "--lr=0.01",
                     "--steps=6", "--quiet", f"--save={FOLDER}/run", f"--report={FOLDER}/run.json"],
                    check=True, stdout=subprocess.DEVNULL)
-    alone = subprocess.run(["memopt-run", step.package, f"--data={FOLDER}/batches.safetensors", "--steps=1", "--init=random"],
-                           capture_output=True, text=True)
-    assert alone.returncode == 1 and "the learning rate: the program that compiled the package sets it" in alone.stderr, alone.stderr
+    alone = ["memopt-run", step.package, f"--data={FOLDER}/batches.safetensors", "--steps=1"]
+    refused = subprocess.run([*alone, f"--weights={FOLDER}/first/model.safetensors"], capture_output=True, text=True)
+    assert refused.returncode == 1 and "the learning rate: the program that compiled the package sets it" in refused.stderr, refused.stderr
+    measured = subprocess.run([*alone, "--init=random", f"--report={FOLDER}/measured.json"], capture_output=True, text=True)
+    assert measured.returncode == 0 and "this run from random weights takes the rate 0.001" in measured.stderr, measured.stderr
     assert [step(batch) for batch in batches] == json.loads((FOLDER / "run.json").read_text())["losses"]
     step.save(FOLDER / "last")
     for name in ("model.safetensors", "optimizer.safetensors"):

@@ -89,6 +89,18 @@ def accumulation_and_evaluation():
     assert len(list_logs(ours, "eval_loss")) == 4
 
 
+def ends_of_epochs():
+    """There callbacks find the weights that the Trainer of transformers would have."""
+    class Weights(transformers.TrainerCallback):
+        def on_epoch_end(self, arguments, state, control, model=None, **more):
+            seen.append(model.lm_head.weight.detach().clone())
+    seen: list = []
+    train_both({"num_train_epochs": 3}, make_data(10), callbacks=[Weights])
+    assert len(seen) == 6 and not torch.equal(seen[3], seen[5])
+    for mine, other in zip(seen[3:], seen[:3]):
+        torch.testing.assert_close(mine, other, rtol=1e-2, atol=2e-4)
+
+
 def checkpoints():
     """A training that is resumed, by either trainer, goes on as one that was not interrupted."""
     data, arguments = make_data(32), {"max_steps": 20, "save_strategy": "steps", "save_steps": 8}
@@ -158,7 +170,22 @@ def refusals():
     refuses(memopt.BadInput, ["neftune_noise_alpha"], train, neftune_noise_alpha=5.0)
     refuses(memopt.BadInput, ["torch_empty_cache_steps"], train, torch_empty_cache_steps=2)
     refuses(memopt.BadInput, ["auto_find_batch_size"], train, auto_find_batch_size=True)
+    refuses(memopt.BadInput, ["ddp_find_unused_parameters"], train, ddp_find_unused_parameters=True)
+    refuses(memopt.BadInput, ["ddp_broadcast_buffers"], train, ddp_broadcast_buffers=True)
     refuses(memopt.DoesNotFit, ["does not fit"], train, options={"device_memory": "100KiB"})
 
+    class Halved(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, arguments, state, control, model=None, **more):
+            for parameter in model.parameters():
+                parameter.grad.mul_(0.5)
 
-run_cases([hundred_steps, accumulation_and_evaluation, checkpoints, best_model, own_losses, ranks, refusals])
+    class Masked(Trainer):
+        def training_step(self, model, inputs, num_items_in_batch=None):
+            labels = torch.where(inputs["labels"] % 2 == 0, -100, inputs["labels"])
+            return super().training_step(model, {**inputs, "labels": labels}, num_items_in_batch)
+    own = lambda kind, **more: kind(model=make_model(), args=make_arguments("refused", max_steps=1), train_dataset=make_data(8), **more).train()
+    refuses(memopt.BadInput, ["Halved.on_pre_optimizer_step would find no gradients"], own, Trainer, callbacks=[Halved()])
+    refuses(memopt.BadInput, ["valid targets", "change labels in the data"], own, Masked)
+
+
+run_cases([hundred_steps, accumulation_and_evaluation, ends_of_epochs, checkpoints, best_model, own_losses, ranks, refusals])

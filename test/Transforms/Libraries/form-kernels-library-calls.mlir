@@ -236,3 +236,62 @@ func.func @product_is_used(%x: tensor<4x16xf32>, %g: tensor<4x8xf32>) -> tensor<
   memopt.write %1, @sum : tensor<16x8xf32>
   return %0 : tensor<16x8xf32>
 }
+
+// -----
+
+// A bias is read, and its codes are widened, behind the product: both move in front of it.
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+#vector = affine_map<(d0) -> (d0)>
+
+memopt.variable @b : tensor<8xbf16> role <parameter>
+
+// CHECK-LABEL: @bias_behind
+// CHECK: %[[CODES:.*]] = memopt.read @b
+// CHECK: %[[BIAS:.*]] = memopt.kernel (%{{.*}} = %[[CODES]] : tensor<8xbf16>) -> tensor<8xf32>
+// CHECK: memopt.library_call {{.*}}bias = true{{.*}} (%{{.*}}, %{{.*}}, %[[BIAS]])
+func.func @bias_behind(%x: tensor<4x16xf32>, %w: tensor<16x8xf32>) -> tensor<4x8xf32> {
+  %0 = memopt.matmul %x, %w : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %b = memopt.read @b : tensor<8xbf16>
+  %n = tensor.empty() : tensor<8xf32>
+  %wide = linalg.generic {indexing_maps = [#vector, #vector], iterator_types = ["parallel"]}
+      ins(%b : tensor<8xbf16>) outs(%n : tensor<8xf32>) {
+  ^bb0(%p: bf16, %o: f32):
+    %s = arith.extf %p : bf16 to f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  %e = tensor.empty() : tensor<4x8xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #column, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %wide : tensor<4x8xf32>, tensor<8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+
+// -----
+
+// What is written behind the product, and read then, stays where it is.
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+
+memopt.variable @b : tensor<8xf32> role <buffer>
+
+// CHECK-LABEL: @bias_written
+// CHECK-NOT: bias = true
+func.func @bias_written(%x: tensor<4x16xf32>, %w: tensor<16x8xf32>, %new: tensor<8xf32>) -> tensor<4x8xf32> {
+  %0 = memopt.matmul %x, %w : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  memopt.write %new, @b : tensor<8xf32>
+  %b = memopt.read @b : tensor<8xf32>
+  %e = tensor.empty() : tensor<4x8xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #column, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %b : tensor<4x8xf32>, tensor<8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}

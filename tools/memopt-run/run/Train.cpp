@@ -18,6 +18,15 @@
 
 using namespace memopt;
 
+/// What takes the place of rates that a host program would set, in runs from random weights.
+static constexpr double kMeasuringRate = 0.001;
+
+/// A run that begins with random weights trains nothing of anybody's: it measures. So it needs no
+/// numbers of a host program.
+static bool isMeasuring(const RunOptions &options) {
+  return options.isRandom && options.load.empty();
+}
+
 /// The schedule of this run: that of the checkpoint where there is one, with what the options
 /// change.
 static Status setSchedule(const RunOptions &options, const Manifest &manifest, int64_t lastStep,
@@ -27,6 +36,8 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
     schedule.rate = *options.rate;
   else if (!isResumed && manifest.learningRate)
     schedule.rate = *manifest.learningRate;
+  else if (isMeasuring(options))
+    schedule.rate = kMeasuringRate;
   else if (!isResumed && manifest.findHyperparameter("lr"))
     return badInput("the package gives no learning rate; use --lr=X");
   MEMOPT_RETURN_IF_ERROR(changeSchedule(options, schedule));
@@ -39,7 +50,7 @@ static Status setSchedule(const RunOptions &options, const Manifest &manifest, i
 
 /// A package without a rate is for a host program (--hyperparameters=host): its numbers of the
 /// optimizer are placeholders, for which a checkpoint of that program has those that are meant.
-static Status checkNumbers(const Run &run, const TrainingState &state) {
+static Status checkNumbers(const Run &run, TrainingState &state) {
   std::string advice = "the program that compiled the package sets it; continue from a checkpoint "
                        "that it has saved, --load=FOLDER";
   // The limit of --max-grad-norm is compiled as it is meant.
@@ -47,9 +58,24 @@ static Status checkNumbers(const Run &run, const TrainingState &state) {
     return variable.isGroupRate() ||
            (variable.isOptimizerSetting() && variable.name != "hyperparameter.max_grad_norm");
   };
+  bool isNoted = false;
+  auto measure = [&](const Manifest &manifest) {
+    double rate = run.options.rate.value_or(kMeasuringRate);
+    for (const VariableSpec &variable : manifest.variables)
+      if (variable.isGroupRate())
+        state.numbers.try_emplace(variable.name, rate);
+    if (!std::exchange(isNoted, true) && run.isFirst())
+      notice("note: the program that compiled the package sets learning rates and other numbers of "
+             "the optimizer; this run from random weights takes the rate " +
+             nlohmann::json(rate).dump() + " and the compiler's defaults");
+  };
   auto check = [&](const Manifest &manifest) -> Status {
     if (manifest.learningRate || manifest.optimizer.empty())
       return Status::ok();
+    if (isMeasuring(run.options)) {
+      measure(manifest);
+      return Status::ok();
+    }
     if (run.options.load.empty() && !run.options.rate)
       return badInput("the learning rate: " + advice);
     for (const VariableSpec &variable : manifest.variables)

@@ -37,6 +37,8 @@ struct HostOptions {
   bool isInstrumented = true;
   /// Kernels are a device's: the runtime launches them.
   bool launchesKernels = false;
+  /// Behind the name of the step's function, which tells it from those of other programs.
+  std::string suffix;
 };
 
 class HostEmitter {
@@ -44,7 +46,7 @@ public:
   HostEmitter(func::FuncOp step, ModuleOp program, KernelFunctionFn lowerKernel,
               const HostOptions &options);
 
-  /// The whole function, `memopt_program_step`.
+  /// The whole function, `memopt_program_step` with the suffix.
   LogicalResult emitStep();
 
   //===--------------------------------------------------------------------===//

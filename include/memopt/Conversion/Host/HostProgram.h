@@ -14,9 +14,13 @@
 
 namespace mlir::memopt {
 
-/// Adds the entry points of a package's program (ProgramInterface.h) to `program`: a version and
-/// the step, which runs the instructions of the planned step in order. Fails with a diagnostic when
-/// something has no offset or does not say how it is emitted.
+/// Adds what a package's code has once (ProgramInterface.h) to `program`: the version, and the place
+/// of the digest.
+void addPackageSymbols(ModuleOp program);
+
+/// Adds the step of one of the package's programs to `program`, which runs the instructions of the
+/// planned step in order. Fails with a diagnostic when something has no offset or does not say how it
+/// is emitted.
 LogicalResult buildHostProgram(const StepModel &step, ModuleOp program,
                                KernelFunctionFn lowerKernel, const HostOptions &options = {});
 

@@ -24,9 +24,11 @@ namespace memopt {
 
 class DeviceProgram {
 public:
-  /// Loads the package's image. All must outlive it.
+  /// Loads the package's image, or takes that of `partner`, if there is one and its package has the
+  /// same code. All must outlive it.
   static StatusOr<std::unique_ptr<DeviceProgram>> create(const Package &package,
-                                                         const Arenas &arenas, Device &device);
+                                                         const Arenas &arenas, Device &device,
+                                                         const DeviceProgram *partner);
   /// A package for another device, or another chip, is refused.
   static Status checkTarget(const TargetSpec &target, const Device &device);
 
@@ -61,13 +63,14 @@ public:
   int64_t findFailure(int64_t last);
 
 private:
-  DeviceProgram(const Manifest &manifest, const Arenas &arenas)
-      : manifest(manifest), arenas(arenas) {}
+  DeviceProgram(const Package &package, const Arenas &arenas)
+      : package(package), manifest(package.getManifest()), arenas(arenas) {}
 
+  const Package &package;
   const Manifest &manifest;
   const Arenas &arenas;
   DeviceCommunicator *ranks = nullptr;
-  std::unique_ptr<Module> module;
+  std::shared_ptr<Module> module;
   std::unique_ptr<Event> samplesSent, samplesTaken;
   std::unique_ptr<ComputeStream> stream; ///< ends before what it uses, as does the other
   std::unique_ptr<Stream> sampleStream;

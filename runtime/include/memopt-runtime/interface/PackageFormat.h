@@ -20,17 +20,23 @@
 
 namespace memopt {
 
-/// The version of manifests that is written and read, and that of packages of several programs.
-constexpr int64_t manifestVersion = 2, severalProgramsVersion = 3;
+/// The version of manifests that is written and read, that of packages of several programs, and
+/// that of such packages in which each program has code of its own.
+constexpr int64_t manifestVersion = 2, severalProgramsVersion = 4, separateCodeVersion = 3;
 
 /// Files of a package; beside them lie the target's image and its PTX.
 constexpr const char *manifestFile = "manifest.json", *programFile = "program.so",
                      *weightsFile = "weights.safetensors";
 
-/// Of several programs the first has the files above, and the others have theirs with a number in
-/// front: 2.program.so.
+/// Of several programs the first has the files above. The others have manifests with a number in
+/// front, 2.manifest.json, and their code is in the first's files.
 inline std::string getProgramFile(size_t number, const std::string &name) {
   return number ? std::to_string(number + 1) + "." + name : name;
+}
+
+/// What stands behind the name of the function that runs a program's steps.
+inline std::string getStepSuffix(size_t number) {
+  return number ? "_" + std::to_string(number + 1) : "";
 }
 
 /// The most programs of a package.

@@ -13,7 +13,8 @@
  *
  * A program exports (entry points are listed in ProgramEntryPoints.def):
  *   const uint32_t memopt_program_version              the version it was compiled for
- *   int32_t memopt_program_step(const memopt_step *)   runs one step
+ *   int32_t memopt_program_step(const memopt_step *)   runs one step; memopt_program_step_2 one of the
+ *                                                      second program of a package, and so on
  * and, since packages have a digest, MEMOPT_PROGRAM_DIGEST_SYMBOL:
  *   const char memopt_program_digest[]                 that of the manifest, ended by a zero
  *

@@ -209,6 +209,7 @@ struct ProgramEntry {
 };
 
 struct Manifest {
+  int64_t version = 0;        ///< of the format
   std::string digest;         ///< of the whole package; empty in packages of before there was one
   std::string compiler, mode; ///< mode: "train" or "eval"
   bool isAveraged = false;    ///< an evaluation that reads averages of the weights

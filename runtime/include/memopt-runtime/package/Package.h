@@ -22,6 +22,19 @@
 
 namespace memopt {
 
+/// The code of a package, which all of its programs have; before, each program had its own.
+struct PackageCode {
+  PackageCode() = default;
+  ~PackageCode();
+  PackageCode(const PackageCode &) = delete;
+  PackageCode &operator=(const PackageCode &) = delete;
+
+  /// Open as long as the code is, so that its paths are those of no other file.
+  InputFile programFile;
+  InputFile image, source; ///< of a device, where the package has them
+  void *program = nullptr; ///< of dlopen
+};
+
 class Package {
 public:
   /// Refuses files of different packages. Waits while the folder's package is being replaced.
@@ -31,7 +44,6 @@ public:
   static StatusOr<std::shared_ptr<const Package>> load(const std::string &folder) {
     return load(folder, folder);
   }
-  ~Package();
   Package(const Package &) = delete;
   Package &operator=(const Package &) = delete;
 
@@ -50,9 +62,11 @@ public:
   /// The file with initial values.
   StatusOr<SafetensorsFile> openWeights() const;
   /// The device's image, where the target has one.
-  const InputFile &getImage() const { return image; }
+  const InputFile &getImage() const { return code->image; }
   /// What the image was made of, where the package has it; else no file is open.
-  const InputFile &getSource() const { return source; }
+  const InputFile &getSource() const { return code->source; }
+  /// Whether another program has the same code, and its kernels the same numbers.
+  bool sharesCode(const Package &other) const { return code == other.code; }
 
   /// Runs one step; returns what the program returns.
   int32_t step(const memopt_step *step) const { return stepEntry(step); }
@@ -60,17 +74,16 @@ public:
 private:
   Package() = default;
   Status loadFrom(const OpenFolder &opened, size_t number);
-  Status loadProgram(const OpenFolder &opened, size_t number);
+  Status loadCode(const OpenFolder &opened, size_t number);
+  Status findStep(size_t number);
   Status loadOthers(const OpenFolder &opened);
   Status checkDigest() const;
 
   std::string folder, programName, manifestText;
   Manifest manifest;
   std::vector<std::shared_ptr<const Package>> others;
-  /// Open as long as the package is, so that its paths (getOpenPath) are those of no other file.
-  InputFile programFile;
-  InputFile weights, image, source; ///< where the package has them
-  void *program = nullptr;          ///< of dlopen
+  InputFile weights; ///< where the package has them
+  std::shared_ptr<PackageCode> code;
   int32_t (*stepEntry)(const memopt_step *) = nullptr;
 };
 

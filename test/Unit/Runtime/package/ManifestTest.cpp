@@ -81,8 +81,8 @@ static json transfer(int from, int to, int bytes) {
 
 static const BadManifest badManifests[] = {
     {[](json &m) { m["format"] = "other"; }, "format is 'other', expected 'memopt-package'"},
-    {[](json &m) { m["version"] = 1; }, "has version 1, this runtime reads versions 2 and 3"},
-    {[](json &m) { m["version"] = 4; }, "has version 4, this runtime reads versions 2 and 3"},
+    {[](json &m) { m["version"] = 1; }, "has version 1, this runtime reads versions 2 to 4"},
+    {[](json &m) { m["version"] = 5; }, "has version 5, this runtime reads versions 2 to 4"},
     {[](json &m) { m["program_interface_version"] = 9; },
      "interface version 9, this runtime offers versions 4 to 5"},
     {[](json &m) { m["instrumented"] = 1; }, "'instrumented' must be"},

@@ -11,7 +11,7 @@
 Loops, schedules, `global_step`, callbacks and checkpoints are Lightning's, in automatic optimization. The module's
 `training_step` is traced, with its backward pass, clipping and update behind it: the step runs with the last batch of each
 update, and the optimizer's own `step` finds no gradients. So parameters of the module are behind until they are wanted: in
-checkpoints, in validation, at the end, and by `strategy.sync()`.
+checkpoints, in validation, at the end of epochs, and by `strategy.sync()`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from .held import HeldStep
 __all__ = ["MemoptStrategy"]
 
 _PRECISIONS = {"32-true": None, "bf16-mixed": "bf16", "16-mixed": "fp16"}
-#: Hooks that would find no gradients, or another update than theirs.
-_HOOKS = ("backward", "configure_gradient_clipping", "on_before_backward", "on_after_backward", "on_before_optimizer_step",
-          "optimizer_step", "optimizer_zero_grad")
-#: Callbacks that change what is updated, or read weights after each step.
-_CALLBACKS = {name: getattr(callbacks, name) for name in ("StochasticWeightAveraging", "WeightAveraging", "GradientAccumulationScheduler")
-              if hasattr(callbacks, name)}
+#: Hooks of callbacks and modules, and those of modules alone, that would find no gradients, or another update than theirs.
+_EVENTS = ("on_before_backward", "on_after_backward", "on_before_optimizer_step", "on_before_zero_grad")
+_HOOKS = (*_EVENTS, "backward", "configure_gradient_clipping", "optimizer_step", "optimizer_zero_grad")
+_AVERAGE = "changes what a compiled step has built in; an average of the weights is MemoptStrategy(ema_decay=0.999)"
+#: Callbacks that change what is updated, or read what each step would leave, and why they are refused.
+_CALLBACKS = {"StochasticWeightAveraging": _AVERAGE, "WeightAveraging": _AVERAGE,
+              "GradientAccumulationScheduler": "changes how many batches an update has, which a compiled step has built in",
+              "ModelPruning": "reads the weights that the last forward pass has left in modules; prune between two trainings"}
 
 
 class _Log:
@@ -160,17 +162,30 @@ class MemoptStrategy(HeldStep, SingleDeviceStrategy):
                            "steps by memopt.compile or memopt.compile_steps and call them")
         if len(self.optimizers) != 1:
             raise BadInput(f"the module has {len(self.optimizers)} optimizers, a compiled step has one")
-        for hook in _HOOKS:
-            if is_overridden(hook, module, LightningModule):
-                raise BadInput(f"{type(module).__name__}.{hook} would find no gradients: backward, clipping and update are one step")
-        for name, kind in _CALLBACKS.items():
-            if any(isinstance(callback, kind) for callback in trainer.callbacks):
-                raise BadInput(f"the callback {name} changes what a compiled step has built in; an average of the weights is "
-                               "MemoptStrategy(ema_decay=0.999)")
+        for owner, kind, hooks in ((module, LightningModule, _HOOKS), *((callback, callbacks.Callback, _EVENTS) for callback in trainer.callbacks)):
+            for hook in hooks:
+                if is_overridden(hook, owner, kind):
+                    raise BadInput(f"{type(owner).__name__}.{hook} would find no gradients: backward, clipping and update are one step")
+        self._check_trainer(trainer)
+        for name, reason in _CALLBACKS.items():
+            kind = getattr(callbacks, name, None)  # newer versions of Lightning have more
+            if kind is not None and any(isinstance(callback, kind) for callback in trainer.callbacks):
+                raise BadInput(f"the callback {name} {reason}")
         if trainer.precision not in _PRECISIONS:
             raise BadInput(f"precision={trainer.precision!r}: a compiled step has {', '.join(map(repr, _PRECISIONS))}")
         if trainer.gradient_clip_val and str(trainer.gradient_clip_algorithm or "norm").rpartition(".")[2].lower() != "norm":
             raise BadInput(f"gradient_clip_algorithm={trainer.gradient_clip_algorithm!r}: a compiled step clips by the norm")
+
+    def _check_trainer(self, trainer: Trainer) -> None:
+        """Arguments that Lightning leaves to strategies, or to a backward pass."""
+        connector = trainer._accelerator_connector
+        for name, given in (("devices", connector._devices_flag), ("num_nodes", connector._num_nodes_flag)):
+            count = len(given) if isinstance(given, (list, tuple)) else given
+            if str(count).isdigit() and int(count) > 1:
+                raise BadInput(f"{name}={given!r}: MemoptStrategy trains in one process; on ranks write the loop yourself, with memopt.compile")
+        if trainer._detect_anomaly:
+            raise BadInput("detect_anomaly=True watches a backward pass in PyTorch; a compiled step raises LossNotFinite by itself, and names "
+                           "the first operation that is not finite")
 
     def on_train_start(self) -> None:
         self._check(self.lightning_module.trainer, self.lightning_module)
@@ -210,6 +225,8 @@ class MemoptStrategy(HeldStep, SingleDeviceStrategy):
             self.step.buffers["scale"] = scale
         loss = torch.tensor(self.step(*({"batch": each} for each in batches)) / scale)
         self._is_behind = True
+        if trainer.is_last_batch:  # callbacks look at weights between epochs
+            self.sync()
         for name, more in self._logged:
             self.lightning_module.log(name, loss, **more)
         return loss

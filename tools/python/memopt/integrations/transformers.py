@@ -10,7 +10,7 @@
 
 Loop, schedule, logs, callbacks, checkpoints and resuming are theirs. Forward, backward, clipping and update are the step's:
 it runs with the last batch of each update, when it has all of them, and their `optimizer.step()` finds no gradients. So
-the parameters of the model are behind until they are wanted: in checkpoints, at the end, and by `trainer.sync()`.
+the parameters of the model are behind until they are wanted: in checkpoints, at the end of epochs, and by `trainer.sync()`.
 Evaluations within the training are programs of the step; others are theirs.
 """
 
@@ -42,7 +42,12 @@ _REFUSED = {
     "torch_empty_cache_steps": (None, "a step allocates nothing; leave it out"),
     "use_liger_kernel": (False, "the compiler tiles large heads by itself; leave it out"),
     "parallelism_config": (None, "ranks are data-parallel; leave it out"),
+    "tf32": (None, "give memopt_options={'matmul_precision': 'high'}, or 'highest'"),
+    **{name: (None, "ranks meet in the step, and DistributedDataParallel is not used; leave it out")
+       for name in ("ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_static_graph")},
 }
+#: What callbacks do between the backward pass and the next step, with gradients that the step does not leave behind.
+_EVENTS = ("on_pre_optimizer_step", "on_optimizer_step")
 
 
 class _WithLoss(nn.Module):
@@ -59,6 +64,16 @@ class _WithLoss(nn.Module):
         return {"loss": loss} if logits is None else {"loss": loss, "logits": logits}
 
 
+class _EndOfEpoch(transformers.TrainerCallback):
+    """Other callbacks look at weights between epochs."""
+
+    def __init__(self, trainer: Trainer):
+        self._trainer = trainer
+
+    def on_epoch_end(self, *arguments: Any, **keywords: Any) -> None:
+        self._trainer.sync(optimizer=False)
+
+
 class Trainer(HeldStep, transformers.Trainer):
     """transformers.Trainer with a compiled step.
 
@@ -70,6 +85,7 @@ class Trainer(HeldStep, transformers.Trainer):
     def __init__(self, *arguments: Any, memopt_options: Mapping[str, Any] | None = None, **keywords: Any):
         super().__init__(*arguments, **keywords)
         self._options = dict(memopt_options or {})
+        self.callback_handler.callbacks.insert(0, _EndOfEpoch(self))
         self._hold()
 
     # ------------------------------------------------------------------------------------------------------
@@ -80,6 +96,13 @@ class Trainer(HeldStep, transformers.Trainer):
         for name, (neutral, instead) in _REFUSED.items():
             if getattr(self.args, name, neutral) != neutral:
                 raise BadInput(f"TrainingArguments({name}={getattr(self.args, name)!r}): {instead}")
+        for callback in self.callback_handler.callbacks:
+            for event in _EVENTS:
+                if getattr(type(callback), event) is not getattr(transformers.TrainerCallback, event):
+                    raise BadInput(f"{type(callback).__name__}.{event} would find no gradients: backward, clipping and update are one "
+                                   "step; use on_step_begin or on_step_end")
+        if self.args.ddp_find_unused_parameters:
+            raise BadInput("TrainingArguments(ddp_find_unused_parameters=True): ranks meet in the step, which knows what is used; leave it out")
         if self.args.fsdp:
             raise BadInput(f"TrainingArguments(fsdp={self.args.fsdp!r}): give memopt_options={{'zero_stage': 3}}")
         if self.args.n_gpu > 1:
@@ -120,6 +143,15 @@ class Trainer(HeldStep, transformers.Trainer):
         finally:
             self.args.average_tokens_across_devices = own
 
+    def _check_count(self, batches: list[dict[str, torch.Tensor]], counted: Any) -> None:
+        """Refuses targets that a subclass has changed since the Trainer counted those that the loss is divided by."""
+        if counted is None or self.args.world_size > 1:
+            return
+        own = self._get_num_items_in_batch(batches, torch.device("cpu"))
+        if own is not None and int(own) != int(counted):
+            raise BadInput(f"the batches of this update have {int(own)} valid targets, and the Trainer has counted {int(counted)}: change "
+                           "labels in the data or in the collator, not in training_step")
+
     def _weigh(self, inputs: Mapping[str, Any]) -> float:
         """The factor of this rank's evaluation in the mean over ranks."""
         if self.args.world_size == 1:
@@ -152,6 +184,7 @@ class Trainer(HeldStep, transformers.Trainer):
         if not self.accelerator.gradient_state.sync_gradients:
             return torch.zeros((), device=self.args.device)
         batches = self._take_pending()
+        self._check_count(batches, num_items_in_batch)
         if self.step is None:
             self.step = self._compile(batches[0])
         return torch.tensor(self.step(*batches), device=self.args.device)
