@@ -74,7 +74,7 @@ bool KernelFusion::idlesMachine(const FusionEdge &edge, double points) const {
 /// results for one of `rows` is made anew for each turn of a sum that reads them, so of such there
 /// are few: a maximum and a sum that needs it, as a logsumexp has.
 bool KernelFusion::isShort(ArrayRef<unsigned> members, size_t rows) const {
-  constexpr double mostWork = 640, mostWays = 4096;
+  constexpr double mostWays = 4096;
   constexpr unsigned mostDepth = 1024, mostNestedSums = 2;
   struct Way {
     double work = 0;
@@ -93,7 +93,7 @@ bool KernelFusion::isShort(ArrayRef<unsigned> members, size_t rows) const {
     way.depth += nodes[member].depth;
     way.nestedSums += nodes[member].isReduction && nodes[member].parallel.size() > rows;
     ways += nodes[member].ways;
-    if (way.work > mostWork || way.depth > mostDepth || way.nestedSums > mostNestedSums ||
+    if (way.work > kMostWork || way.depth > mostDepth || way.nestedSums > mostNestedSums ||
         ways > mostWays)
       return false;
     longest[member] = way;

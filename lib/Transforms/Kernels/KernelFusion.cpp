@@ -327,8 +327,8 @@ void KernelFusion::measureInlined(unsigned number) {
 
 bool KernelFusion::isTooLarge(const FusionNode &node) {
   constexpr unsigned mostDepth = 512;
-  constexpr double mostWays = 512, mostWork = 320;
-  return node.depth > mostDepth || node.ways > mostWays || node.inlinedWork > mostWork;
+  constexpr double mostWays = 512;
+  return node.depth > mostDepth || node.ways > mostWays || node.inlinedWork > kMostWork;
 }
 
 /// Of the largest that is not alive anyway, as variables are.

@@ -143,6 +143,8 @@ private:
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
   unsigned loops = 0;                          ///< so far, with borders of tiles
   bool isBehindTile = false;                   ///< the last node was of a tile
+  /// Of one way through a kernel: seconds of machine code grow faster than such a way.
+  static constexpr double kMostWork = 320;
   /// A topological order of clusters, with holes, and where each stands in it.
   static constexpr unsigned kNoCluster = ~0u;
   std::vector<unsigned> order, places;

@@ -58,8 +58,8 @@ static Type roundResult(Operation *op, Type type) {
 }
 
 template <typename OpType>
-static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value output,
-                          Value weight) {
+static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value output, Value weight,
+                          const VariableWrites &writes = VariableWrites()) {
   LibraryCallBuilder builder(op);
   for (Value operand : op->getOperands())
     builder.addPacked(operand);
@@ -79,7 +79,7 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
     relu = findRelu(bias ? bias->add->getResult(0) : output);
   linalg::GenericOp accumulation;
   if (kind == ConvolutionKind::BackwardWeights && getTarget(op).accumulatesConvolutions())
-    accumulation = builder.takeAccumulation(/*mayPermute=*/false);
+    accumulation = builder.takeAccumulation(/*mayPermute=*/false, writes);
   auto make = [&](bool isRectified) {
     return describe(op, kind, input, output, weight, bias.has_value(), isRectified,
                     accumulation != nullptr, stored);
@@ -117,7 +117,8 @@ LogicalResult mlir::memopt::formConvolutionCall(ConvolutionBackwardDataOp op) {
   return form(op, ConvolutionKind::BackwardData, op.getResult(), op.getGradient(), op.getFilter());
 }
 
-LogicalResult mlir::memopt::formConvolutionCall(ConvolutionBackwardWeightsOp op) {
-  return form(op, ConvolutionKind::BackwardWeights, op.getInput(), op.getGradient(),
-              op.getResult());
+LogicalResult mlir::memopt::formConvolutionCall(ConvolutionBackwardWeightsOp op,
+                                                const VariableWrites &writes) {
+  return form(op, ConvolutionKind::BackwardWeights, op.getInput(), op.getGradient(), op.getResult(),
+              writes);
 }

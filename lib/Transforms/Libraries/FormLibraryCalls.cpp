@@ -16,14 +16,21 @@ using namespace mlir::memopt;
 LogicalResult mlir::memopt::formLibraryCalls(Block &block) {
   // Collected first: folding erases users that stand further down.
   SmallVector<Operation *> ops;
-  for (Operation &op : block)
+  VariableWrites writes;
+  for (Operation &op : block) {
+    if (auto write = dyn_cast<WriteOp>(op))
+      writes[write.getVariableAttr()].push_back(write);
     if (op.hasTrait<OpTrait::ComputedByLibrary>())
       ops.push_back(&op);
+  }
   for (Operation *op : ops) {
     LogicalResult formed =
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case([](MatmulOp matmul) { return formMatmulCall(matmul); })
-            .Case<ConvolutionOp, ConvolutionBackwardDataOp, ConvolutionBackwardWeightsOp>(
+            .Case([&](MatmulOp matmul) { return formMatmulCall(matmul, writes); })
+            .Case([&](ConvolutionBackwardWeightsOp weights) {
+              return formConvolutionCall(weights, writes);
+            })
+            .Case<ConvolutionOp, ConvolutionBackwardDataOp>(
                 [](auto convolution) { return formConvolutionCall(convolution); })
             .Case<AttentionOp, AttentionBackwardOp>(
                 [](auto attention) { return formAttentionCall(attention); })

@@ -135,7 +135,7 @@ static int64_t getPaddedExtent(Value matrix, int64_t dim) {
 // Calls
 //===----------------------------------------------------------------------===//
 
-LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
+LogicalResult mlir::memopt::formMatmulCall(MatmulOp op, const VariableWrites &writes) {
   int64_t unit = getLineUnit(op);
   RankedTensorType result = tensorType(op.getResult());
   ArrayRef<int64_t> shape = result.getShape(), a = tensorType(op.getA()).getShape();
@@ -157,7 +157,8 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op) {
   else
     bias = builder.takeRoundedBias(op.getResult(), shape.size() - 1, type);
   Type stored = builder.takeRounding(bias, type);
-  linalg::GenericOp accumulation = bias ? nullptr : builder.takeAccumulation(/*mayPermute=*/true);
+  linalg::GenericOp accumulation =
+      bias ? nullptr : builder.takeAccumulation(/*mayPermute=*/true, writes);
   Value last = op.getResult();
   if (bias)
     last = bias->getLast()->getResult(0);

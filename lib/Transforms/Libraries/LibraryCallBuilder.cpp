@@ -344,16 +344,11 @@ linalg::GenericOp mlir::memopt::findRelu(Value value) {
 // Accumulation
 //===----------------------------------------------------------------------===//
 
-/// Whether all that is written to a variable in the block is this value.
-static bool isOnlyWrite(Value value, ReadOp read) {
-  bool isWritten = false;
-  for (auto write : read->getBlock()->getOps<WriteOp>())
-    if (write.getVariable() == read.getVariable()) {
-      if (write.getValue() != value)
-        return false;
-      isWritten = true;
-    }
-  return isWritten;
+/// Whether all that is written to the variable that `read` reads is this value.
+static bool isOnlyWrite(Value value, ReadOp read, const VariableWrites &writes) {
+  auto found = writes.find(read.getVariableAttr());
+  return found != writes.end() &&
+         llvm::all_of(found->second, [&](WriteOp write) { return write.getValue() == value; });
 }
 
 /// Whether `value` is what tiles in front of that of `add` come to, which nothing else reads.
@@ -366,7 +361,8 @@ static bool isSumOfTiles(Value value, linalg::GenericOp add) {
          isa_and_nonnull<LibraryCallOp, ReadOp>(maker) && maker->getBlock() == add->getBlock();
 }
 
-linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
+linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute,
+                                                       const VariableWrites &writes) {
   Value result = op->getResult(0);
   if (!result.hasOneUse())
     return nullptr;
@@ -389,11 +385,14 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute) {
     return add;
   }
   auto read = other->get().getDefiningOp<ReadOp>();
-  if (!read || read->getBlock() != op->getBlock() || !isOnlyWrite(add->getResult(0), read))
+  if (!read || read->getBlock() != op->getBlock() || !isOnlyWrite(add->getResult(0), read, writes))
     return nullptr;
-  // Nothing is written to it in between: the only write is of the sum.
-  if (!read->isBeforeInBlock(op))
-    read->moveBefore(op);
+  // Nothing is written to it in between: the only write is of the sum. An op that is moved within
+  // its block has all ops of the block numbered again; one that is taken out and put in has not.
+  if (!read->isBeforeInBlock(op)) {
+    read->remove();
+    op->getBlock()->getOperations().insert(op->getIterator(), read);
+  }
   addOperand(getStridedView(read.getResult()));
   return add;
 }

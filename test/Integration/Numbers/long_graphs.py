@@ -37,6 +37,14 @@ def compile_model(name, size, folder):
     return run(["memopt-compile", folder / "model.pt2", "-o", folder / "package", "--quiet", *options(size)])
 
 
+def check_pieces(folder):
+    """A long chain is cut: machine code of one kernel takes more than in proportion, and of equal kernels is made once."""
+    growth.KINDS["chain"][0](480).save(folder / "model.pt2")
+    done = subprocess.run(["memopt-compile", folder / "model.pt2", "--emit=kernels", "--optimizer=sgd"], capture_output=True, text=True)
+    most = max(piece.count("math.tanh") for piece in done.stdout.split("memopt.kernel"))
+    return "" if done.returncode == 0 and 0 < most <= 80 else f"exit {done.returncode}, a kernel of {most} functions"
+
+
 def counted(depth):
     """A loss that is divided by a number of samples, squared again and again."""
     backward = "{memopt.phase = #memopt.phase<backward>}"
@@ -93,6 +101,7 @@ def main():
         cases["counted"] = lambda: transform(sys.argv[1], "counted", counted(60), ["-memopt-split-batch=batches=2"], folder)
         cases["kept"] = lambda: transform(sys.argv[1], "kept", kept(512), ["-memopt-recompute-elementwise"], folder)
         cases["divided"] = lambda: check_divided(sys.argv[1], folder)
+        cases["pieces"] = lambda: check_pieces(folder)
         for name, check in cases.items():
             wrong = check()
             failures += bool(wrong)

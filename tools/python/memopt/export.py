@@ -239,7 +239,6 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)
     program = program.run_decompositions({})
-    gradients.stop_statistics(program)
     _drop_aliases(program)
     _check_layouts(program)
     gradients.check_program(program)

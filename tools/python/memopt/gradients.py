@@ -43,7 +43,7 @@ from .places import called_from
 from .reads import unobserved
 from .rewriting import derivatives, layers, observers, sizes
 
-__all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "stop_statistics", "watched_gradients", "with_formula"]
+__all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -364,32 +364,6 @@ def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:
     node = graph.call_function(torch.ops.aten.detach.default, (value,))
     node.meta = dict(value.meta)
     return node
-
-
-_STATISTICS = {torch.ops.aten._native_batch_norm_legit_functional.default: (3, 4), torch.ops.aten.instance_norm.default: (3, 4)}
-
-
-def stop_statistics(program: torch.export.ExportedProgram) -> None:
-    """What reads running statistics behind the norm that moves them has no gradient through them: PyTorch writes them without."""
-    graph, reached = program.graph, set()
-    for node in list(graph.nodes):
-        reached.add(node)
-        places = _STATISTICS.get(node.target, ())
-        if not places:
-            continue
-        if node.target is torch.ops.aten.instance_norm.default:  # in place
-            moved = [node.args[place] for place in places if node.args[5] and node.args[place] is not None]
-        else:
-            moved = [user for user in node.users if user.target is operator.getitem and user.args[1] in places]
-        for value in moved:
-            readers = [user for user in value.users
-                       if user.op == "call_function" and user not in reached and user.target not in _STATISTICS]
-            if readers:
-                with graph.inserting_after(node if value.op == "placeholder" else value):
-                    stopped = _detach(graph, value)
-                for reader in readers:
-                    reader.replace_input_with(value, stopped)
-    graph.lint()
 
 
 # ----------------------------------------------------------------------------------------------------------

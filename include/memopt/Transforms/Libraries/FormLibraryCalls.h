@@ -19,11 +19,15 @@ namespace mlir::memopt {
 /// target.
 LogicalResult formLibraryCalls(Block &block);
 
-/// Each replaces one op and what it folds into the call.
-LogicalResult formMatmulCall(MatmulOp op);
+/// What a block writes to each variable.
+using VariableWrites = llvm::DenseMap<Attribute, SmallVector<WriteOp, 1>>;
+
+/// Each replaces one op and what it folds into the call. Sums that are written to a variable are
+/// found among `writes`, those of the op's block.
+LogicalResult formMatmulCall(MatmulOp op, const VariableWrites &writes);
 LogicalResult formConvolutionCall(ConvolutionOp op);
 LogicalResult formConvolutionCall(ConvolutionBackwardDataOp op);
-LogicalResult formConvolutionCall(ConvolutionBackwardWeightsOp op);
+LogicalResult formConvolutionCall(ConvolutionBackwardWeightsOp op, const VariableWrites &writes);
 LogicalResult formAttentionCall(AttentionOp op);
 LogicalResult formAttentionCall(AttentionBackwardOp op);
 

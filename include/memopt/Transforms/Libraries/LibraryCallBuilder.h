@@ -17,6 +17,7 @@
 #define MEMOPT_TRANSFORMS_LIBRARIES_LIBRARYCALLBUILDER_H
 
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/Libraries/FormLibraryCalls.h"
 #include "memopt/Transforms/Utils/StridedView.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -59,7 +60,7 @@ public:
   /// written to, as the only use; what was read becomes the next operand, and is read where the op
   /// stands. To be called before addResult, whose result takes the sum's place; with `mayPermute`
   /// it may lie in another order than the op's.
-  linalg::GenericOp takeAccumulation(bool mayPermute);
+  linalg::GenericOp takeAccumulation(bool mayPermute, const VariableWrites &writes);
   /// Finds the rounding of the op's only result, or of its sum with a bias, to `type` as the only
   /// use, and makes it part of the call: the op's result has that type from then on. Gives the
   /// element type in which the call stores its result.

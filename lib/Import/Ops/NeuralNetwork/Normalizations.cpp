@@ -73,13 +73,14 @@ struct BatchNorm {
 };
 } // namespace
 
-/// (1 - momentum) * running + momentum * batch
+/// (1 - momentum) * running + momentum * batch, which is a number to what reads it behind the norm.
 static Tensor updateRunning(OpContext &op, const Tensor &running, Value batch, double momentum) {
   auto scale = [&](Value value, double by) -> Value {
     return arith::MulFOp::create(op.b, value, splat(op.b, value.getType(), by));
   };
   Value kept = scale(op.get(running), 1 - momentum);
-  return op.wrap(running.dtype, arith::AddFOp::create(op.b, kept, scale(batch, momentum)));
+  Value moved = arith::AddFOp::create(op.b, kept, scale(batch, momentum));
+  return op.importer.stopGradient(op.wrap(running.dtype, moved));
 }
 
 static Error checkBatchNorm(OpContext &op, const Tensor &input) {
