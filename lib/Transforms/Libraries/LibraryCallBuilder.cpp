@@ -292,11 +292,12 @@ std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t a
 std::optional<BiasAddition> LibraryCallBuilder::takeRoundedBias(Value result, int64_t axis,
                                                                 Type type) {
   std::optional<BiasAddition> match = matchAddition(result, axis, /*mayReshape=*/true);
-  if (!match || !isAvailableBefore(match->bias, op) || !match->add->getResult(0).hasOneUse())
+  if (!match || !match->add->getResult(0).hasOneUse())
     return std::nullopt;
   auto rounding = dyn_cast<linalg::GenericOp>(*match->add->getResult(0).user_begin());
   if (!rounding || !isPlainRounding(rounding) ||
-      tensorType(rounding->getResult(0)).getElementType() != type)
+      tensorType(rounding->getResult(0)).getElementType() != type ||
+      !makeAvailableBefore(match->bias, op))
     return std::nullopt;
   ImplicitLocOpBuilder b(match->bias.getLoc(), op);
   ArrayRef<int64_t> length = tensorType(match->bias).getShape();
