@@ -18,7 +18,11 @@ bool LossWatch::isFinite() const {
 
 std::string LossWatch::describeLoss() const {
   const OutputSpec &loss = manifest.outputs[size_t(manifest.getLossIndex())];
-  std::string message = "the loss is " + std::to_string(arenas.readElement(loss, 0));
+  return "the loss is " + std::to_string(arenas.readElement(loss, 0));
+}
+
+std::string LossWatch::describeCause() const {
+  std::string message;
   // As the step has read them: a device's mirror may hold the next ones already.
   std::vector<char> storage;
   for (const InputSpec &input : manifest.inputs) {

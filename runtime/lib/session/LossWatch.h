@@ -31,8 +31,10 @@ public:
   /// True for a program without a loss, too.
   bool isFinite() const;
 
-  /// The loss, and what of the inputs and the state is not finite, for a message.
+  /// The loss, for a message.
   std::string describeLoss() const;
+  /// What of this rank's inputs and state is not finite, to follow on it; nothing where all is.
+  std::string describeCause() const;
 
   /// A search for the origin begins.
   void beginSearch() { firstNan = firstInfinite = -1; }

@@ -307,17 +307,33 @@ void Session::noteUsed() {
 Status Session::explainLoss() {
   parts->feed.forgetAhead();
   const std::string end = "; parameters were left as they were before this step";
-  std::string message = parts->loss.describeLoss();
-  if (!getManifest().isInstrumented)
+  std::string cause = parts->loss.describeCause(), message = parts->loss.describeLoss() + cause;
+  if (!getManifest().isInstrumented) {
+    MEMOPT_RETURN_IF_ERROR(chooseTeller(!cause.empty()));
     return notFinite(message +
                      "; a package compiled with --instrument=on would say where it began" + end);
+  }
   parts->isSearching = true;
   parts->loss.beginSearch();
   Trace *kept = std::exchange(parts->trace, nullptr);
   Status status = runProgram();
   parts->trace = kept;
   MEMOPT_RETURN_IF_ERROR(std::move(status).withContext(message));
+  MEMOPT_RETURN_IF_ERROR(chooseTeller(!cause.empty()));
   return notFinite(message + parts->loss.describeOrigin() + end);
+}
+
+/// Of ranks whose loss is one, that with the cause says what it is: on the others it arrives with a
+/// collective.
+Status Session::chooseTeller(bool hasCause) {
+  if (!options.communicator)
+    return Status::ok();
+  std::vector<char> all(size_t(options.communicator->getRanks()));
+  char mine = hasCause;
+  MEMOPT_RETURN_IF_ERROR(options.communicator->exchange(&mine, 1, all.data()));
+  auto first = std::find(all.begin(), all.end(), 1);
+  parts->refusing = first == all.end() ? 0 : first - all.begin();
+  return Status::ok();
 }
 
 bool Session::isLossRefused() const { return parts->isLossRefused; }

@@ -266,6 +266,7 @@ private:
   bool agree();
   Status finishProgram(int32_t code);
   Status explainLoss();
+  Status chooseTeller(bool hasCause);
   /// Among those that run the program together; 0 alone.
   int64_t getRank() const;
   Status fillFromWeights(const SafetensorsFile &weights, const VariableSpec &variable);
