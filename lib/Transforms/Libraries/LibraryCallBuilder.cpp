@@ -221,6 +221,13 @@ static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, boo
   return match;
 }
 
+/// An op that is moved within its block has all ops of the block numbered again; one that is taken
+/// out and put in has not.
+static void putBefore(Operation *moved, Operation *op) {
+  moved->remove();
+  op->getBlock()->getOperations().insert(op->getIterator(), moved);
+}
+
 static bool isWrittenBetween(ReadOp read, Operation *op) {
   for (Operation *other = op; other != read; other = other->getNextNode())
     if (auto write = dyn_cast<WriteOp>(other); write && write.getVariable() == read.getVariable())
@@ -263,7 +270,7 @@ static bool makeAvailableBefore(Value value, Operation *op) {
   if (!collectMissing(value, op, missing))
     return false;
   for (Operation *producer : missing)
-    producer->moveBefore(op);
+    putBefore(producer, op);
   return true;
 }
 
@@ -280,6 +287,17 @@ static bool isPlainRounding(linalg::GenericOp generic) {
          truncation.getIn() == body.getArgument(0);
 }
 
+/// The rounding of `value` to `type` that is its only use; null where there is none.
+static linalg::GenericOp findRounding(Value value, Type type) {
+  if (!value.hasOneUse())
+    return nullptr;
+  auto rounding = dyn_cast<linalg::GenericOp>(*value.user_begin());
+  return rounding && isPlainRounding(rounding) &&
+                 tensorType(rounding->getResult(0)).getElementType() == type
+             ? rounding
+             : nullptr;
+}
+
 std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t axis,
                                                          bool mayReshape) {
   std::optional<BiasAddition> match = matchAddition(result, axis, mayReshape);
@@ -292,11 +310,7 @@ std::optional<BiasAddition> LibraryCallBuilder::takeBias(Value result, int64_t a
 std::optional<BiasAddition> LibraryCallBuilder::takeRoundedBias(Value result, int64_t axis,
                                                                 Type type) {
   std::optional<BiasAddition> match = matchAddition(result, axis, /*mayReshape=*/true);
-  if (!match || !match->add->getResult(0).hasOneUse())
-    return std::nullopt;
-  auto rounding = dyn_cast<linalg::GenericOp>(*match->add->getResult(0).user_begin());
-  if (!rounding || !isPlainRounding(rounding) ||
-      tensorType(rounding->getResult(0)).getElementType() != type ||
+  if (!match || !findRounding(match->add->getResult(0), type) ||
       !makeAvailableBefore(match->bias, op))
     return std::nullopt;
   ImplicitLocOpBuilder b(match->bias.getLoc(), op);
@@ -388,12 +402,9 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute,
   auto read = other->get().getDefiningOp<ReadOp>();
   if (!read || read->getBlock() != op->getBlock() || !isOnlyWrite(add->getResult(0), read, writes))
     return nullptr;
-  // Nothing is written to it in between: the only write is of the sum. An op that is moved within
-  // its block has all ops of the block numbered again; one that is taken out and put in has not.
-  if (!read->isBeforeInBlock(op)) {
-    read->remove();
-    op->getBlock()->getOperations().insert(op->getIterator(), read);
-  }
+  // Nothing is written to it in between: the only write is of the sum.
+  if (!read->isBeforeInBlock(op))
+    putBefore(read, op);
   addOperand(getStridedView(read.getResult()));
   return add;
 }
@@ -410,11 +421,8 @@ void mlir::memopt::replaceAccumulation(linalg::GenericOp add, Value made) {
 Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type type) {
   Value result = op->getResult(0), stored = bias ? bias->add->getResult(0) : result;
   Type wide = tensorType(stored).getElementType();
-  if (wide == type || !stored.hasOneUse())
-    return wide;
-  auto rounding = dyn_cast<linalg::GenericOp>(*stored.user_begin());
-  if (!rounding || !isPlainRounding(rounding) ||
-      tensorType(rounding->getResult(0)).getElementType() != type)
+  linalg::GenericOp rounding = wide == type ? nullptr : findRounding(stored, type);
+  if (!rounding)
     return wide;
   result.setType(tensorType(result).clone(type));
   if (bias) {
