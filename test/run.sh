@@ -16,7 +16,7 @@
 #   there, and so on. Takes NVIDIA's assembler from PyPI unless MEMOPT_WITHOUT_CUDA=1 is set.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-passed=0 failed=0 defects=() skips=()
+passed=0 failed=0 defects=() skips=() retried=()
 # No test takes half as long; one that hangs must not take the others with it.
 test_seconds=900
 
@@ -66,18 +66,26 @@ total() {
 # requirements TEST: what the features are that a lit test asks for.
 requirements() { sed -nE 's,^(// )?REQUIRES: ,,p' "test/$1" 2>/dev/null | paste -sd, ; }
 
-# lit_tests BUILD [OPTION...]
+# last_words TEST: the last lines that a failed test wrote, in what lit printed.
+last_words() {
+  sed -n "/^\*\** TEST 'memopt :: ${1//\//\\/}' FAILED/,/^\*\*\*\**\$/p" | grep -vE '^(\*|--$|# ?[.`]-+$|$)' | tail -n 4 | cut -c1-400 | sed 's/^/    /'
+}
+
+# lit_tests BUILD [OPTION...]: a test that fails runs once more, and what passes only then is named at the end.
 lit_tests() {
   local build=$1 output status good bad names test
   shift
-  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar --timeout "$test_seconds" "$@" 2>&1 |
-    tee >(cat >&2)); status=$?
+  output=$(build/venv/bin/lit "$build/test" -j2 -v --show-unsupported --no-progress-bar --timeout "$test_seconds" \
+    --max-retries-per-test 1 "$@" 2>&1 | tee >(cat >&2)); status=$?
   good=$(total "$output" Passed 'Passed With Retry' 'Expectedly Failed')
   bad=$(total "$output" Failed 'Timed Out' Unresolved 'Unexpectedly Passed')
   # Whatever else stops lit is a failure too, above all when it runs no test.
   [ "$status" = 0 ] && [ "$good" -gt 0 ] || [ "$bad" -gt 0 ] || bad=1
-  mapfile -t names < <(sed -nE 's/^(FAIL|TIMEOUT|UNRESOLVED|XPASS): memopt :: ([^ ]*) .*/  \2/p' <<<"$output")
+  mapfile -t names < <(sed -nE 's/^(FAIL|TIMEOUT|UNRESOLVED|XPASS): memopt :: ([^ ]*) .*/\2/p' <<<"$output" |
+    while read -r test; do echo "  $test"; last_words "$test" <<<"$output"; done)
   count "$build lit" "$good" "$bad" "${names[@]}"
+  mapfile -t names < <(sed -nE 's/^FLAKYPASS: memopt :: ([^ ]*) .*/  \1/p' <<<"$output")
+  ((${#names[@]} == 0)) || retried+=("$build lit:" "${names[@]}")
   names=()
   for test in $(sed -nE 's/^UNSUPPORTED: memopt :: ([^ ]*) .*/\1/p' <<<"$output"); do
     names+=("  $test (needs $(requirements "$test"))")
@@ -166,6 +174,7 @@ for part; do
 done
 
 ((${#skips[@]} == 0)) || printf '%s\n' "== what was not run, and what it needs" "${skips[@]}"
+((${#retried[@]} == 0)) || printf '%s\n' "== what failed once and passed when it ran again" "${retried[@]}"
 [ "$failed" = 0 ] || printf '%s\n' "== what failed" "${defects[@]}"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -17,10 +17,6 @@
 using namespace memopt;
 using namespace memopt::libraries;
 
-static int64_t getElementBytes(ElementType type) {
-  return type == ElementType::F64 ? 8 : type == ElementType::F32 ? 4 : 2;
-}
-
 /// Elements from the first to the last of a view.
 static int64_t getSpan(const std::vector<int64_t> &extents, const std::vector<int64_t> &strides) {
   int64_t last = 0;

@@ -154,6 +154,10 @@ private:
 
 enum class ElementType { F32, F64, BF16, F16 };
 
+inline int64_t getElementBytes(ElementType type) {
+  return type == ElementType::F64 ? 8 : type == ElementType::F32 ? 4 : 2;
+}
+
 } // namespace memopt::libraries
 
 #endif // MEMOPT_RUNTIME_DESCRIPTORS_ELEMENTTYPES_H

@@ -61,10 +61,6 @@ private:
 
 } // namespace
 
-static int64_t getBytes(ElementType type) {
-  return type == ElementType::F64 ? 8 : type == ElementType::F32 ? 4 : 2;
-}
-
 static cublaslt::DataType toCublasType(ElementType type) {
   switch (type) {
   case ElementType::F64:
@@ -137,7 +133,7 @@ private:
   const MatrixStrides &left() const { return byRows ? call.b : call.a; }
   const MatrixStrides &right() const { return byRows ? call.a : call.b; }
 
-  int64_t resultBytes() const { return call.wideResult ? 4 : getBytes(call.type); }
+  int64_t resultBytes() const { return call.wideResult ? 4 : getElementBytes(call.type); }
   cublaslt::DataType resultType() const {
     return call.wideResult ? cublaslt::R_32F : toCublasType(call.type);
   }
@@ -233,7 +229,7 @@ private:
           base /= 2;
       return uint32_t(base);
     };
-    int64_t size = getBytes(call.type);
+    int64_t size = getElementBytes(call.type);
     uint32_t first = align(given.operands[byRows ? bBuffer : aBuffer], left(), size);
     uint32_t second = align(given.operands[byRows ? aBuffer : bBuffer], right(), size);
     uint32_t result = align(given.result, call.c, resultBytes());
@@ -251,7 +247,7 @@ private:
         offset += outerIndex[dim] * strides.batch[dim];
       return static_cast<char *>(buffers[buffer]) + offset * size;
     };
-    int64_t size = getBytes(call.type);
+    int64_t size = getElementBytes(call.type);
     void *first = at(byRows ? bBuffer : aBuffer, left(), size);
     void *second = at(byRows ? aBuffer : bBuffer, right(), size);
     void *result = at(call.resultIndex(), call.c, resultBytes());
