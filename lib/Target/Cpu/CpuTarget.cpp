@@ -36,11 +36,16 @@ mlir::memopt::askRuntime(llvm::json::Object description, int threads,
   return SmallVector<CallImplementation>{{answer.implementation, answer.workspaceBytes}};
 }
 
+static MachineProfile getProfile(Attribute target) {
+  auto cpu = cast<CpuAttr>(target);
+  return MachineProfile::of(cpu.getProfile(), MachineProfile::getShipped(cpu.getProcessor()));
+}
+
 namespace {
 struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   llvm::json::Value describe(Attribute) const { return "cpu"; }
   std::string describeMachine(Attribute self) const {
-    MachineProfile profile = MachineProfile::of(cast<CpuAttr>(self).getProfile());
+    MachineProfile profile = getProfile(self);
     return profile.machine + " with " + std::to_string(profile.threads) + " threads";
   }
   int64_t getThreads(Attribute self) const { return cast<CpuAttr>(self).getThreads(); }
@@ -88,7 +93,7 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   bool mayWriteOverRows(Attribute self) const { return !cast<CpuAttr>(self).getReference(); }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    return MachineProfile::getCostFunction(cast<CpuAttr>(self).getProfile());
+    return [profile = getProfile(self)](const Work &work) { return profile.getSeconds(work); };
   }
 };
 } // namespace

@@ -11,6 +11,8 @@
 #include "memopt/Support/InputFile.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/X86TargetParser.h"
 
 #include <cmath>
 
@@ -190,6 +192,34 @@ llvm::Expected<MachineProfile> MachineProfile::read(StringRef path) {
 }
 
 //===----------------------------------------------------------------------===//
+// Shipped profiles
+//===----------------------------------------------------------------------===//
+
+/// As `memopt-compile --calibrate` wrote it.
+static constexpr char kEpyc7003[] =
+#include "ShippedProfile.inc"
+    ;
+
+/// Whether the vectors of a processor have 256 bits at most. What is no x86 has the defaults.
+static bool hasShortVectors(StringRef processor) {
+  if (llvm::X86::parseArchX86(processor) == llvm::X86::CK_None)
+    return false;
+  SmallVector<StringRef> features;
+  llvm::X86::getFeaturesForCPU(processor, features);
+  return !llvm::is_contained(features, "avx512f");
+}
+
+const MachineProfile &MachineProfile::getShipped(StringRef processor) {
+  static const MachineProfile longVectors, shortVectors = [] {
+    llvm::Expected<llvm::json::Value> value = llvm::json::parse(kEpyc7003);
+    return llvm::cantFail(fromJson(llvm::cantFail(std::move(value))));
+  }();
+  bool isHost = processor.empty() || processor == "native";
+  return hasShortVectors(isHost ? llvm::sys::getHostCPUName() : processor) ? shortVectors
+                                                                           : longVectors;
+}
+
+//===----------------------------------------------------------------------===//
 // Attributes
 //===----------------------------------------------------------------------===//
 
@@ -202,8 +232,8 @@ DictionaryAttr MachineProfile::toAttribute(MLIRContext *context) const {
   return b.getDictionaryAttr(attributes);
 }
 
-MachineProfile MachineProfile::of(DictionaryAttr attribute) {
-  MachineProfile profile;
+MachineProfile MachineProfile::of(DictionaryAttr attribute, const MachineProfile &shipped) {
+  MachineProfile profile = shipped;
   if (!attribute)
     return profile;
   if (auto machine = attribute.getAs<StringAttr>("machine"))
@@ -214,8 +244,4 @@ MachineProfile MachineProfile::of(DictionaryAttr attribute) {
     if (auto number = attribute.getAs<FloatAttr>(rate.key))
       profile.*rate.field = number.getValueAsDouble();
   return profile;
-}
-
-std::function<double(const Work &)> MachineProfile::getCostFunction(DictionaryAttr attribute) {
-  return [profile = of(attribute)](const Work &work) { return profile.getSeconds(work); };
 }

@@ -96,7 +96,7 @@ TEST(DeviceDescription, TheAttributeHasChipAndRates) {
   EXPECT_EQ(attribute.getCapability(), 90u);
   EXPECT_EQ(attribute.getDevice(), "NVIDIA H200");
   EXPECT_FALSE(attribute.isEmulated());
-  EXPECT_EQ(MachineProfile::of(attribute.getProfile()).memoryBandwidth,
+  EXPECT_EQ(MachineProfile::of(attribute.getProfile(), MachineProfile()).memoryBandwidth,
             device.profile.memoryBandwidth);
   DictionaryAttr properties = attribute.getProperties();
   EXPECT_EQ(properties.size(), device.properties.size());

@@ -49,8 +49,22 @@ TEST(MachineProfile, TextGivesTheSameRatesBack) {
 
 TEST(MachineProfile, AttributesGiveTheSameRatesBack) {
   MLIRContext context;
-  expectEqual(MachineProfile::of(nullptr), MachineProfile());
-  expectEqual(MachineProfile::of(makeProfile().toAttribute(&context)), makeProfile());
+  expectEqual(MachineProfile::of(nullptr, MachineProfile()), MachineProfile());
+  expectEqual(MachineProfile::of(makeProfile().toAttribute(&context), MachineProfile()),
+              makeProfile());
+}
+
+TEST(MachineProfile, VectorsOfTheProcessorChooseTheShippedOne) {
+  MLIRContext context;
+  expectEqual(MachineProfile::getShipped("znver4"), MachineProfile());
+  expectEqual(MachineProfile::getShipped("sapphirerapids"), MachineProfile());
+  expectEqual(MachineProfile::getShipped("no-such-processor"), MachineProfile());
+  MachineProfile narrow = MachineProfile::getShipped("znver3");
+  EXPECT_NE(narrow.machine, MachineProfile().machine);
+  for (const char *other : {"haswell", "alderlake", "x86-64-v3", "znver2"})
+    expectEqual(MachineProfile::getShipped(other), narrow);
+  expectEqual(MachineProfile::of(nullptr, narrow), narrow);
+  expectEqual(MachineProfile::of(makeProfile().toAttribute(&context), narrow), makeProfile());
 }
 
 TEST(MachineProfile, ErrorsNameKeyExpectedAndFound) {

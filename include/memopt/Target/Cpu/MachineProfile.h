@@ -27,8 +27,8 @@
 
 namespace mlir::memopt {
 
-/// What a machine does in a second, all of its threads together. The defaults are the shipped
-/// profile: two cores with 512-bit vectors.
+/// What a machine does in a second, all of its threads together. The defaults are one of two shipped
+/// profiles: two cores with 512-bit vectors.
 struct MachineProfile {
   std::string machine = "two cores of an AMD EPYC 9004 (shipped)"; ///< for people
   int64_t threads = 2;                                             ///< that the rates are of
@@ -68,12 +68,14 @@ struct MachineProfile {
   /// Errors begin with the file's name.
   static llvm::Expected<MachineProfile> read(StringRef path);
 
+  /// The shipped profile for a processor with the name that clang's -march uses; an empty name is
+  /// this machine. Processors whose vectors have 256 bits have a profile of their own.
+  static const MachineProfile &getShipped(StringRef processor);
+
   /// As the profile of a #memopt.cpu.
   DictionaryAttr toAttribute(MLIRContext *context) const;
-  /// Rates that the attribute, which may be null, does not name are the shipped profile's.
-  static MachineProfile of(DictionaryAttr attribute);
-  /// The seconds that such a profile predicts.
-  static std::function<double(const Work &)> getCostFunction(DictionaryAttr attribute);
+  /// Rates that the attribute, which may be null, does not name are those of `shipped`.
+  static MachineProfile of(DictionaryAttr attribute, const MachineProfile &shipped);
 
   struct Rate {
     llvm::StringLiteral key;
