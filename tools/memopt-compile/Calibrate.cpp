@@ -23,16 +23,14 @@
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
 #include "memopt/Package/Package.h"
+#include "memopt/Support/SiblingTool.h"
 #include "memopt/Target/Cpu/ProfileFit.h"
 #include "memopt/Target/Cuda/DeviceDescription.h"
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -54,13 +52,9 @@ class Calibration {
 public:
   Calibration(MLIRContext &context, const CompileOptions &options, std::string &error)
       : context(context), options(options), error(error) {}
-  ~Calibration() {
-    if (!folder.empty())
-      llvm::sys::fs::remove_directories(folder);
-  }
 
   StatusCode run(const char *program) {
-    if (!findRunner(program) || !makeFolder())
+    if (!findRunner(program))
       return StatusCode::Environment;
     if (options.isDeviceCalibrated && !describeDevice())
       return StatusCode::Environment;
@@ -85,8 +79,8 @@ private:
 
   bool findRunner(const char *program);
   bool describeDevice();
-  bool execute(ArrayRef<StringRef> arguments);
-  bool makeFolder();
+  /// Runs memopt-run, and says why when it fails.
+  bool execute(ArrayRef<std::string> arguments);
   StatusCode compile(const CalibrationGraph &graph, PlannedGraph &planned);
   Attribute getTarget() const;
   StatusCode writePackage(ModuleOp planned);
@@ -97,16 +91,12 @@ private:
   llvm::json::Object describe(const ProfileFit &fit) const;
   llvm::json::Object makeResult(const ProfileFit &fit);
   bool writeJson(const std::string &path, llvm::json::Object object);
-  std::string pathOf(StringRef name) const {
-    SmallString<128> path(folder);
-    llvm::sys::path::append(path, name);
-    return path.str().str();
-  }
+  std::string pathOf(StringRef name) const { return runner->pathOf(name); }
 
   MLIRContext &context;
   const CompileOptions &options;
   std::string &error;
-  std::string runner, folder;
+  std::optional<::memopt::SiblingTool> runner;
   std::optional<DeviceDescription> device; ///< none: a processor
   llvm::json::Object description;          ///< of the device, as a file has it
   std::vector<MeasuredInstruction> measured;
@@ -115,54 +105,24 @@ private:
 } // namespace
 
 bool Calibration::findRunner(const char *program) {
-  SmallString<128> path(llvm::sys::fs::getMainExecutable(
-      program, reinterpret_cast<void *>(&::memopt::tool::calibrate)));
-  llvm::sys::path::remove_filename(path);
-  llvm::sys::path::append(path, "memopt-run");
-  runner = path.str().str();
-  return llvm::sys::fs::can_execute(runner) ||
-         fail("--calibrate needs the memopt-run beside memopt-compile, and " + runner +
-              " cannot be executed");
-}
-
-bool Calibration::makeFolder() {
-  SmallString<128> path;
-  if (std::error_code code = llvm::sys::fs::createUniqueDirectory("memopt-calibrate", path))
-    return fail("cannot make a temporary folder: " + code.message());
-  folder = path.str().str();
+  llvm::Expected<::memopt::SiblingTool> found = ::memopt::SiblingTool::find(program, "memopt-run");
+  if (!found)
+    return fail("--calibrate: " + llvm::toString(found.takeError()));
+  runner.emplace(std::move(*found));
   return true;
 }
 
-/// The last line of a program that failed that says an error, else its last line: what a program
-/// writes to its two outputs comes in either order.
-static std::string findReason(StringRef said) {
-  SmallVector<StringRef> lines;
-  said.trim().split(lines, '\n');
-  for (StringRef line : llvm::reverse(lines))
-    if (line.contains("error:"))
-      return line.str();
-  return lines.empty() ? "" : lines.back().str();
-}
-
-/// Runs memopt-run, and says why when it fails.
-bool Calibration::execute(ArrayRef<StringRef> arguments) {
-  std::string output = pathOf("output.txt"), message;
-  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(output), StringRef(output)};
+bool Calibration::execute(ArrayRef<std::string> arguments) {
   constexpr unsigned kSecondsToWait = 300;
-  int code = llvm::sys::ExecuteAndWait(runner, arguments, std::nullopt, redirects, kSecondsToWait,
-                                       /*MemoryLimit=*/0, &message);
-  if (code == 0)
-    return true;
-  if (message.empty())
-    if (auto text = llvm::MemoryBuffer::getFile(output))
-      message = findReason((*text)->getBuffer());
-  return fail(runner + " failed with code " + llvm::Twine(code) + ": " + message);
+  ::memopt::SiblingTool::Outcome outcome = runner->run(arguments, kSecondsToWait);
+  return outcome.code == 0 || fail(runner->getPath() + " failed with code " +
+                                   llvm::Twine(outcome.code) + ": " + outcome.reason);
 }
 
 /// The device at hand, as memopt-run describes it.
 bool Calibration::describeDevice() {
   std::string path = pathOf("device.json"), option = "--describe-device=" + path;
-  if (!execute({runner, "--device=cuda", option}))
+  if (!execute({"--device=cuda", option}))
     return false;
   auto text = llvm::MemoryBuffer::getFile(path);
   if (!text)
@@ -231,8 +191,8 @@ bool Calibration::runPackage(int steps) {
   std::string package = pathOf("step.memopt"), trace = "--trace=" + pathOf("trace.json"),
               count = "--steps=" + std::to_string(steps),
               where = device ? "--device=cuda" : "--device=cpu";
-  return execute({runner, package, where, "--init=random", "--lr=0", "--stop-on-nan=off", "--quiet",
-                  count, trace});
+  return execute(
+      {package, where, "--init=random", "--lr=0", "--stop-on-nan=off", "--quiet", count, trace});
 }
 
 /// Seconds by instruction and step. The timeline has every instruction of every step in order.

@@ -8,6 +8,7 @@
 
 #include "RankReport.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -70,6 +71,12 @@ void printRankReport(const RankStep &step, const RankNetwork &network, int64_t r
   printBytes(step, ranks);
   printState(step, ranks);
   printCollectives(step, network, ranks);
+  if (auto flights = llvm::count_if(step.ops, [](const RankOp &op) { return op.isInFlight; })) {
+    RankStepTime time = simulateRanks(step.ops, network, ranks, asCompiled);
+    llvm::outs() << llvm::format("step %.6f s, %.6f s of it computing, as compiled: ", time.total,
+                                 time.compute)
+                 << flights << " collectives in flight\n";
+  }
   for (int64_t ahead : {0, 1, 2, 4}) {
     RankStepTime time = simulateRanks(step.ops, network, ranks, ahead);
     llvm::outs() << llvm::format("step %.6f s, %.6f s of it computing, ", time.total, time.compute);

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ArenaFile.h"
+#include "Arguments.h"
 #include "RankReport.h"
 
 #include "memopt/Planning/Order/PlanSolver.h"
@@ -28,57 +29,6 @@
 using namespace memopt::planning;
 using llvm::StringRef;
 using llvm::Twine;
-using memopt::options::OptionReader;
-
-static const memopt::options::OptionTable &getTable() {
-  static const char all[] = "All commands", remat[] = "remat", both[] = "remat and frontier",
-                    arena[] = "arena", ranks[] = "ranks", effort[] = "All but ranks";
-  static const memopt::options::OptionTable table(
-      "memopt-plan", "memopt-plan remat|frontier|arena|ranks INPUT [options]",
-      "What to recompute, in which order to run, and where everything lies. "
-      "remat PROBLEM.json: an order of the ops, in which ops may run again and values may be "
-      "fetched, with the least cost among those that keep the bytes alive within the budget. "
-      "frontier PROBLEM.json: the cheapest plans for all budgets at once, peak against cost, from "
-      "the given order down to the smallest peak found; with stores, for shares of what can be "
-      "stored. arena PROBLEM.csv: an offset for each buffer, so that those alive together share no "
-      "byte and the arena is low. ranks PACKAGE: bytes, collectives and predicted step time of a "
-      "package on N ranks, none of which is started.",
-      {{"--budget",
-        "BYTES|N%|NAME:BYTES",
-        "the budget of the first space, in bytes or as a share of the peak of the given order; "
-        "NAME:BYTES: that of another space, instead of the one in the file",
-        remat,
-        {},
-        "",
-        /*isRepeatable=*/true},
-       {"--keep-order", "", "first runs stay in the given order", remat},
-       {"--no-recompute", "", "every op runs once", remat},
-       {"--no-transfer", "", "nothing is stored or fetched", remat},
-       {"--threads",
-        "N",
-        "threads for the search; the answer does not depend on it",
-        both,
-        {},
-        "1"},
-       {"--capacity", "BYTES", "good enough; without it the search goes for the lower bound",
-        arena},
-       {"--ranks", "N", "number of ranks, 1 to 4096", ranks, {"--nproc-per-node"}},
-       {"--network", "FILE.json", "duration of messages inside a host and between hosts", ranks},
-       {"-o", "FILE", "file for the answer; without it only the figures are printed", effort},
-       {"--iterations", "N", "effort, in moves of the search (default: by the size of the problem)",
-        effort},
-       {"--seed",
-        "N",
-        "seed of the search; the same input, options and seed give the same answer",
-        effort,
-        {},
-        "1"},
-       {"--version", "", "the version of memopt", all},
-       {"--help", "", "this text", all, {"-h"}}},
-      "docs/Planning.md has the file formats. Exit codes: 0 done; 1 bad input or usage; 2 nothing "
-      "found within the budget or capacity; 3 the machine lacks something.");
-  return table;
-}
 
 static int usageError(const Twine &message) {
   llvm::errs() << "memopt-plan: " << message << "; see memopt-plan --help\n";
@@ -88,116 +38,6 @@ static int usageError(const Twine &message) {
 static int inputError(llvm::Error error) {
   llvm::errs() << "memopt-plan: error: " << llvm::toString(std::move(error)) << '\n';
   return 1;
-}
-
-namespace {
-
-struct Arguments {
-  std::string command, input, output, budget, capacity, network;
-  int64_t iterations = -1, seed = 1, threads = 1, ranks = 0;
-  bool keepOrder = false, noRecompute = false, noTransfer = false;
-  bool isHelp = false, isVersion = false;
-  std::vector<std::string> otherBudgets; ///< NAME:BYTES
-};
-
-} // namespace
-
-/// What goes with `ranks`; says what is wrong, or nothing.
-static std::string checkRanks(const Arguments &arguments) {
-  Arguments initial;
-  if (!arguments.ranks || arguments.network.empty())
-    return "ranks needs --ranks=N and --network=FILE.json";
-  if (!arguments.output.empty() || !arguments.budget.empty() || !arguments.capacity.empty() ||
-      !arguments.otherBudgets.empty() || arguments.keepOrder || arguments.noRecompute ||
-      arguments.noTransfer || arguments.iterations != initial.iterations ||
-      arguments.seed != initial.seed || arguments.threads != initial.threads)
-    return "ranks takes --ranks and --network alone";
-  return "";
-}
-
-/// Takes an integer from `least` to `most`; says what is wrong, or nothing.
-static std::string takeNumber(const OptionReader::Item &item, int64_t least, int64_t most,
-                              int64_t &number) {
-  if (!StringRef(item.value).getAsInteger(10, number) && number >= least && number <= most)
-    return "";
-  std::string range = most == INT64_MAX ? "an integer of at least " + std::to_string(least)
-                                        : std::to_string(least) + " to " + std::to_string(most);
-  return item.option->name + " is \"" + item.value + "\", expected " +
-         (least == INT64_MIN ? "an integer" : range);
-}
-
-/// Takes an option; says what is wrong, or nothing.
-static std::string take(const OptionReader::Item &item, Arguments &arguments) {
-  const std::string &name = item.option->name;
-  if (name == "--ranks")
-    return takeNumber(item, 1, mostModeledRanks, arguments.ranks);
-  if (name == "--iterations")
-    return takeNumber(item, 0, INT64_MAX, arguments.iterations);
-  if (name == "--seed")
-    return takeNumber(item, INT64_MIN, INT64_MAX, arguments.seed);
-  if (name == "--threads")
-    return takeNumber(item, 1, 1024, arguments.threads);
-  if (name == "--budget" && StringRef(item.value).contains(':')) {
-    arguments.otherBudgets.push_back(item.value);
-    return "";
-  }
-  if (name == "--budget" && !arguments.budget.empty())
-    return "--budget is given twice, as " + arguments.budget + " and as " + item.value;
-  bool isFlag = !item.option->takesValue();
-  if (isFlag)
-    (name == "--keep-order"    ? arguments.keepOrder
-     : name == "--help"        ? arguments.isHelp
-     : name == "--version"     ? arguments.isVersion
-     : name == "--no-transfer" ? arguments.noTransfer
-                               : arguments.noRecompute) = true;
-  else
-    (name == "--budget"     ? arguments.budget
-     : name == "--capacity" ? arguments.capacity
-     : name == "--network"  ? arguments.network
-                            : arguments.output) = item.value;
-  return "";
-}
-
-/// Parses the words after the program's name; says what is wrong, or nothing.
-static std::string parse(std::vector<std::string> words, Arguments &arguments) {
-  std::vector<std::string> places;
-  for (OptionReader reader(getTable(), std::move(words)); !reader.isAtEnd();) {
-    OptionReader::Item item = reader.next();
-    std::string wrong = item.message;
-    if (item.kind == OptionReader::Kind::Place)
-      places.push_back(item.text);
-    else if (item.kind == OptionReader::Kind::Unknown)
-      wrong = "option '" + memopt::options::getName(item.text) + "' is unknown" +
-              getTable().suggest(memopt::options::getName(item.text));
-    else if (item.kind == OptionReader::Kind::Given)
-      wrong = take(item, arguments);
-    if (!wrong.empty())
-      return wrong;
-  }
-  if (arguments.isHelp || arguments.isVersion)
-    return "";
-  if (places.empty())
-    return "expected remat, frontier, arena or ranks";
-  if (places.size() != 2)
-    return places[0] == "ranks" ? "expected one package" : "expected one problem file";
-  arguments.command = places[0];
-  arguments.input = places[1];
-  if (arguments.command == "ranks")
-    return checkRanks(arguments);
-  bool remat = arguments.command == "remat", arena = arguments.command == "arena";
-  if (!remat && !arena && arguments.command != "frontier")
-    return "unknown command \"" + arguments.command +
-           "\", expected remat, frontier, arena or ranks";
-  if (arguments.ranks || !arguments.network.empty())
-    return "--ranks and --network belong to ranks";
-  if (!arena && !arguments.capacity.empty())
-    return "--capacity belongs to arena; remat has --budget";
-  if (!remat && (!arguments.budget.empty() || !arguments.otherBudgets.empty() ||
-                 arguments.keepOrder || arguments.noRecompute || arguments.noTransfer))
-    return "--budget, --keep-order, --no-recompute and --no-transfer belong to remat";
-  if (remat && arguments.budget.empty())
-    return "remat needs --budget=BYTES or --budget=N%";
-  return "";
 }
 
 /// Bytes with an optional unit, or a share of `whole` if that is not negative. What is wrong with
@@ -382,17 +222,21 @@ static int runArena(const Arguments &arguments) {
   return 0;
 }
 
-static int runRanks(const Arguments &arguments) {
+/// Of `ranks` and `sweep`.
+static int runRanks(const char *program, const Arguments &arguments) {
   llvm::Expected<RankNetwork> network = readRankNetwork(arguments.network);
   if (!network)
     return inputError(network.takeError());
-  if (arguments.ranks > network->ranksPerHost && arguments.ranks % network->ranksPerHost)
-    return usageError("--ranks is " + Twine(arguments.ranks) + ", expected whole hosts of " +
-                      Twine(network->ranksPerHost) + " ranks, as " + arguments.network + " says");
+  for (int64_t ranks : arguments.sweep.ranks)
+    if (std::optional<int64_t> group = network->findPartialGroup(ranks))
+      return usageError("--ranks is " + Twine(ranks) + ", expected whole groups of " +
+                        Twine(*group) + " ranks, as " + arguments.network + " says");
+  if (arguments.command == "sweep")
+    return runRankSweep(program, arguments.sweep, *network);
   llvm::Expected<RankStep> step = readRankStep(arguments.input);
   if (!step)
     return inputError(step.takeError());
-  printRankReport(*step, *network, arguments.ranks);
+  printRankReport(*step, *network, arguments.sweep.ranks.front());
   return 0;
 }
 
@@ -405,8 +249,8 @@ int main(int argc, char **argv) {
                                       : memopt::options::describeVersion("memopt-plan"));
     return 0;
   }
-  if (arguments.command == "ranks")
-    return runRanks(arguments);
+  if (arguments.command == "ranks" || arguments.command == "sweep")
+    return runRanks(argv[0], arguments);
   if (arguments.command == "arena")
     return runArena(arguments);
   return arguments.command == "remat" ? runRemat(arguments) : runFrontier(arguments);

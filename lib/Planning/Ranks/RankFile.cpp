@@ -199,7 +199,8 @@ private:
     int64_t elements = spec["elements"].integer(1), result = spec["result_elements"].integer(1);
     op.neededBy = instruction["needed_by"].integer();
     const JsonField *maker = &instruction;
-    if (spec["in_flight"].isThere()) { // then the wait gives the result
+    op.isInFlight = spec["in_flight"].isThere();
+    if (op.isInFlight) { // then the wait gives the result
       if (op.neededBy < 0 || op.neededBy >= static_cast<int64_t>(instructions.size()))
         return instruction["needed_by"].fail("expected the instruction that waits");
       maker = &instructions[static_cast<size_t>(op.neededBy)];
@@ -270,6 +271,25 @@ static llvm::Expected<Result> readFile(const Twine &path,
   return parse((*text)->getBuffer(), name);
 }
 
+/// Of the first input with a dimension of samples: those of one turn of the loop, for each turn.
+static int64_t readSamples(const JsonField &root) {
+  int64_t turns = root["micro_batches"].isThere() ? root["micro_batches"].integer(1) : 1;
+  int64_t samples = 0;
+  if (!root["inputs"].isThere())
+    return 0;
+  root["inputs"].forEach([&](const JsonField &input) {
+    if (samples || !input["batch_dim"].isThere())
+      return;
+    std::vector<JsonField> shape = input["shape"].items();
+    auto dim = static_cast<size_t>(input["batch_dim"].integer());
+    if (dim >= shape.size())
+      return input["batch_dim"].fail("expected a dimension of the shape");
+    if (__builtin_mul_overflow(shape[dim].integer(1), turns, &samples) || samples > mostBytes)
+      input["shape"].fail("makes the batch too large");
+  });
+  return samples;
+}
+
 llvm::Expected<RankStep> memopt::planning::parseRankStep(StringRef text, StringRef path) {
   return parseRoot<RankStep>(text, path, [](const JsonField &root, RankStep &step) {
     if (root["format"].text() != "memopt-package" || root["mode"].text() != "train")
@@ -277,6 +297,7 @@ llvm::Expected<RankStep> memopt::planning::parseRankStep(StringRef text, StringR
     step.ranks = root["ranks"].isThere() ? root["ranks"].integer(1) : 1;
     if (step.ranks > mostModeledRanks)
       return root["ranks"].fail("expected at most " + Twine(mostModeledRanks));
+    step.samples = readSamples(root);
     root["predicted_peak_bytes"].forEachKey([&](StringRef space, const JsonField &bytes) {
       step.peaks.emplace_back(space.str(), bytes.integer());
     });
@@ -290,20 +311,44 @@ llvm::Expected<RankStep> memopt::planning::readRankStep(StringRef package) {
 }
 
 static RankLink readLink(const JsonField &field) {
-  field.expectOnly({"latency_seconds", "bytes_per_second"});
   RankLink link{field["latency_seconds"].number(), field["bytes_per_second"].number()};
   if (!(link.bytesPerSecond > 0))
     field["bytes_per_second"].fail("expected a number above 0");
   return link;
 }
 
+/// Version 1: hosts of so many ranks.
+static void readHosts(const JsonField &root, RankNetwork &network) {
+  root.expectOnly({"format", "version", "ranks_per_host", "inside", "between"});
+  for (const char *link : {"inside", "between"})
+    root[link].expectOnly({"latency_seconds", "bytes_per_second"});
+  network.levels = {{root["ranks_per_host"].integer(1), readLink(root["inside"])},
+                    {1, readLink(root["between"])}};
+}
+
+/// Version 2: levels from the inside out. All but the last say how many members they connect.
+static void readLevels(const JsonField &root, RankNetwork &network) {
+  root.expectOnly({"format", "version", "levels"});
+  std::vector<JsonField> levels = root["levels"].items();
+  if (levels.empty())
+    return root["levels"].fail("expected at least one level");
+  for (const JsonField &level : levels) {
+    bool isLast = &level == &levels.back();
+    level.expectOnly({"name", "members", "latency_seconds", "bytes_per_second"});
+    if (isLast && level["members"].isThere())
+      level["members"].fail("the last level has none: it connects what there is");
+    network.levels.push_back({isLast ? 1 : level["members"].integer(1), readLink(level)});
+    if (network.levels.back().members > mostModeledRanks)
+      level["members"].fail("expected at most " + Twine(mostModeledRanks));
+  }
+}
+
 llvm::Expected<RankNetwork> memopt::planning::parseRankNetwork(StringRef text, StringRef path) {
   return parseRoot<RankNetwork>(text, path, [](const JsonField &root, RankNetwork &network) {
-    root.expectOnly({"format", "version", "ranks_per_host", "inside", "between"});
-    if (root["format"].text() != "memopt-network" || root["version"].integer() != 1)
-      return root["format"].fail("expected \"memopt-network\" of version 1");
-    network = {root["ranks_per_host"].integer(1), readLink(root["inside"]),
-               readLink(root["between"])};
+    int64_t version = root["version"].integer();
+    if (root["format"].text() != "memopt-network" || (version != 1 && version != 2))
+      return root["format"].fail("expected \"memopt-network\" of version 1 or 2");
+    version == 1 ? readHosts(root, network) : readLevels(root, network);
   });
 }
 

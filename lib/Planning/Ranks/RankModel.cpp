@@ -49,18 +49,33 @@ int64_t memopt::planning::getRankStateBytes(llvm::ArrayRef<RankTensor> tensors, 
 // Seconds
 //===----------------------------------------------------------------------===//
 
+std::optional<int64_t> RankNetwork::findPartialGroup(int64_t ranks) const {
+  int64_t group = 1;
+  for (const RankLevel &level : llvm::ArrayRef(levels).drop_back()) {
+    if (level.members >= (ranks + group - 1) / group)
+      return std::nullopt;
+    group *= level.members;
+    if (ranks % group)
+      return group;
+  }
+  return std::nullopt;
+}
+
 double memopt::planning::getCollectiveSeconds(const RankNetwork &network, int64_t ranks,
                                               RankOpKind kind, int64_t bytes) {
-  auto inHost = static_cast<double>(std::min(ranks, network.ranksPerHost));
-  double hosts = static_cast<double>(ranks) / inHost, size = static_cast<double>(bytes);
-  double seconds = 0;
-  if (inHost > 1)
-    seconds +=
-        network.inside.latency + size * (inHost - 1) / inHost / network.inside.bytesPerSecond;
-  // Between hosts each rank sends its part alone, in as many rounds as doubling takes.
-  if (hosts > 1)
-    seconds += network.between.latency * std::ceil(std::log2(hosts)) +
-               size / inHost * (hosts - 1) / hosts / network.between.bytesPerSecond;
+  double seconds = 0, left = static_cast<double>(ranks), size = static_cast<double>(bytes);
+  for (const RankLevel &level : network.levels) {
+    bool isLast = &level == &network.levels.back(), isFirst = &level == &network.levels.front();
+    double members = isLast ? left : std::min(left, static_cast<double>(level.members));
+    if (members > 1) {
+      // Beyond a host each rank sends its part alone, in as many rounds as doubling takes.
+      double rounds = isFirst ? 1 : std::ceil(std::log2(members));
+      seconds +=
+          level.link.latency * rounds + size * (members - 1) / members / level.link.bytesPerSecond;
+      size /= members;
+    }
+    left /= members;
+  }
   return kind == RankOpKind::AllReduce ? 2 * seconds : seconds;
 }
 
@@ -79,7 +94,7 @@ public:
   RankStepTime run() {
     for (size_t at = 0; at < step.size(); ++at) {
       auto position = static_cast<int64_t>(at);
-      if (ahead)
+      if (ahead > 0)
         startEarly(position);
       if (step[at].kind == RankOpKind::Compute)
         compute(position);
@@ -109,10 +124,11 @@ private:
   }
 
   void startInTurn() {
-    while (static_cast<int64_t>(started - waited) > ahead)
+    bool flies = ahead > 0 || (ahead == asCompiled && step[collectives[started]].isInFlight);
+    while (ahead >= 0 && static_cast<int64_t>(started - waited) > ahead)
       waitForOne();
     start();
-    if (!ahead)
+    while (!flies && waited < started)
       waitForOne();
   }
 
@@ -124,7 +140,7 @@ private:
       if (step[collectives[next]].neededBy <= position)
         while (waited <= next)
           waitForOne();
-    if (ahead)
+    if (ahead > 0)
       startEarly(position);
     now += step[position].seconds;
     time.compute += step[position].seconds;

@@ -89,7 +89,7 @@ static RankOp collective(RankOpKind kind, int64_t bytes, int64_t readyAfter, int
 }
 
 TEST(RankTimeTest, ACollectiveCrossesBothLevels) {
-  RankNetwork network{4, {0.5, 100}, {2, 10}};
+  RankNetwork network{{{4, {0.5, 100}}, {1, {2, 10}}}};
   auto seconds = [&](int64_t ranks, RankOpKind kind = RankOpKind::AllGather) {
     return getCollectiveSeconds(network, ranks, kind, 800);
   };
@@ -103,8 +103,38 @@ TEST(RankTimeTest, ACollectiveCrossesBothLevels) {
   EXPECT_DOUBLE_EQ(seconds(8, RankOpKind::ReduceScatter), 18.5);
 }
 
+TEST(RankTimeTest, EachLevelSendsWhatTheOnesInsideLeave) {
+  RankNetwork network{{{4, {0.5, 100}}, {2, {2, 10}}, {1, {5, 1}}}};
+  auto seconds = [&](int64_t ranks) {
+    return getCollectiveSeconds(network, ranks, RankOpKind::AllGather, 800);
+  };
+  EXPECT_DOUBLE_EQ(seconds(8), 6.5 + 2 + 100 / 10.0);
+  // Four racks of two hosts: an eighth of three quarters, in two rounds.
+  EXPECT_DOUBLE_EQ(seconds(32), seconds(8) + 2 * 5 + 75 / 1.0);
+}
+
+TEST(RankTimeTest, GroupsAreWhole) {
+  RankNetwork network{{{4, {}}, {2, {}}, {1, {}}}};
+  for (int64_t whole : {1, 2, 3, 4, 8, 16, 24})
+    EXPECT_EQ(network.findPartialGroup(whole), std::nullopt) << whole;
+  EXPECT_EQ(network.findPartialGroup(6), 4);
+  EXPECT_EQ(network.findPartialGroup(12), 8);
+}
+
 /// A second for 100 bytes on two ranks.
-static const RankNetwork slow{2, {0, 50}, {0, 1}};
+static const RankNetwork slow{{{2, {0, 50}}, {1, {0, 1}}}};
+
+TEST(RankTimeTest, WhatIsInFlightIsWaitedForWhereItIsNeeded) {
+  std::vector<RankOp> step = {compute(1), collective(RankOpKind::ReduceScatter, 100, 0, 3),
+                              compute(1), compute(1)};
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, asCompiled).total, 4);
+  step[1].isInFlight = true;
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, asCompiled).total, 3);
+  // It begins where it stands, though its operand was there before.
+  step = {compute(1), compute(1), collective(RankOpKind::AllGather, 100, 0, 3), compute(1)};
+  step[2].isInFlight = true;
+  EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, asCompiled).total, 4);
+}
 
 TEST(RankTimeTest, GathersHideBehindTheLayersBeforeThem) {
   std::vector<RankOp> step;
@@ -217,4 +247,26 @@ TEST(RankFileTest, WhatIsWrongIsNamed) {
   ASSERT_FALSE(static_cast<bool>(network));
   EXPECT_EQ(llvm::toString(network.takeError()),
             "net: inside.bytes_per_second: expected a number above 0");
+}
+
+TEST(RankFileTest, NetworksHaveAnyNumberOfLevels) {
+  auto parse = [](const char *levels) {
+    std::string text = R"({"format": "memopt-network", "version": 2, "levels": )";
+    return parseRankNetwork(text + levels + "}", "net");
+  };
+  llvm::Expected<RankNetwork> network =
+      parse(R"([{"name": "host", "members": 8, "latency_seconds": 1, "bytes_per_second": 3},
+                {"members": 4, "latency_seconds": 2, "bytes_per_second": 2},
+                {"latency_seconds": 3, "bytes_per_second": 1}])");
+  ASSERT_TRUE(static_cast<bool>(network)) << llvm::toString(network.takeError());
+  ASSERT_EQ(network->levels.size(), 3u);
+  EXPECT_EQ(network->levels[1].members, 4);
+  EXPECT_EQ(network->levels[2].link.latency, 3);
+  auto errorOf = [&](const char *levels) { return llvm::toString(parse(levels).takeError()); };
+  EXPECT_EQ(errorOf("[]"), "net: levels: expected at least one level");
+  EXPECT_EQ(errorOf(R"([{"members": 8, "latency_seconds": 1, "bytes_per_second": 3}])"),
+            "net: levels[0].members: the last level has none: it connects what there is");
+  EXPECT_EQ(errorOf(R"([{"latency_seconds": 1, "bytes_per_second": 3},
+                        {"latency_seconds": 1, "bytes_per_second": 3}])"),
+            "net: levels[0].members: is missing");
 }

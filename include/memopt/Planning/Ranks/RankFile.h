@@ -24,7 +24,8 @@
 namespace memopt::planning {
 
 struct RankStep {
-  int64_t ranks = 1;                                  ///< that the package was compiled for
+  int64_t ranks = 1;   ///< that the package was compiled for
+  int64_t samples = 0; ///< of a rank in one step; 0 if no input has a dimension of them
   std::vector<std::pair<std::string, int64_t>> peaks; ///< of each space, in bytes
   std::vector<RankTensor> tensors;
   std::vector<RankOp> ops; ///< loops written out
@@ -38,8 +39,10 @@ llvm::Expected<RankStep> readRankStep(llvm::StringRef package);
 /// The same for the manifest's text.
 llvm::Expected<RankStep> parseRankStep(llvm::StringRef text, llvm::StringRef path);
 
-/// {"format": "memopt-network", "version": 1, "ranks_per_host": 8, "inside": LINK, "between": LINK}
-/// with LINK {"latency_seconds": 6e-6, "bytes_per_second": 4e11}.
+/// {"format": "memopt-network", "version": 2, "levels": [{"members": 8, "latency_seconds": 6e-6,
+/// "bytes_per_second": 4e11}, {"latency_seconds": 1.2e-5, "bytes_per_second": 4.5e10}]}, from the
+/// inside out. Version 1 has two levels: {"format": "memopt-network", "version": 1,
+/// "ranks_per_host": 8, "inside": LINK, "between": LINK}.
 llvm::Expected<RankNetwork> readRankNetwork(llvm::StringRef path);
 llvm::Expected<RankNetwork> parseRankNetwork(llvm::StringRef text, llvm::StringRef path);
 

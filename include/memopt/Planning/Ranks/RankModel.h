@@ -20,6 +20,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <vector>
 
 namespace memopt::planning {
 
@@ -56,9 +58,19 @@ struct RankLink {
   double bytesPerSecond = 1; ///< of one rank, in one direction
 };
 
+/// What connects members of one kind: the ranks of a host, the hosts of a rack, the racks.
+struct RankLevel {
+  int64_t members = 1; ///< at most; of the outermost level as many as there are
+  RankLink link;
+};
+
+/// From the inside out; the last level has no end.
 struct RankNetwork {
-  int64_t ranksPerHost = 1;
-  RankLink inside, between; ///< hosts
+  std::vector<RankLevel> levels;
+
+  /// The members of the first level that `ranks` ranks would fill in part, one of several: such
+  /// ranks are not alike. None if there is no such level.
+  std::optional<int64_t> findPartialGroup(int64_t ranks) const;
 };
 
 enum class RankOpKind { Compute, AllReduce, ReduceScatter, AllGather };
@@ -70,10 +82,11 @@ struct RankOp {
   /// Of a collective, positions in the list: the last op that its operand waits for (-1: none), and
   /// the first that needs its result.
   int64_t readyAfter = -1, neededBy = std::numeric_limits<int64_t>::max();
+  bool isInFlight = false; ///< the program goes on beside it until `neededBy`
 };
 
-/// A collective, first within hosts of g ranks and then between m of them, or the other way round;
-/// a sum that all get is a scattered one, gathered again.
+/// A collective, level by level from the inside out, or the other way round; a sum that all get is
+/// a scattered one, gathered again.
 double getCollectiveSeconds(const RankNetwork &network, int64_t ranks, RankOpKind kind,
                             int64_t bytes);
 
@@ -83,9 +96,12 @@ struct RankStepTime {
   double getExposed() const { return total - compute; }
 };
 
+/// As `ahead`: each collective begins where it stands, as the program does it.
+inline constexpr int64_t asCompiled = -1;
+
 /// The step of one rank, where all are alike. Collectives begin in the order of the list, one at a
-/// time. With `ahead` 0 each is waited for at once. Otherwise up to `ahead` of them are begun
-/// early, as soon as their operands are there, before the one in front has been waited for; each is
+/// time. `asCompiled` waits at once for what is not in flight. With `ahead` 0 each is waited for at
+/// once. Otherwise up to `ahead` of them are begun early, as soon as their operands are there, before the one in front has been waited for; each is
 /// waited for where it is needed.
 RankStepTime simulateRanks(llvm::ArrayRef<RankOp> step, const RankNetwork &network, int64_t ranks,
                            int64_t ahead);
