@@ -239,16 +239,18 @@ def main():
         return print(json.dumps(pytorch_models.measure(name, options.measure, BATCHES, optimizer, options.steps,
                                                        options.threads, options.memory)))
     options.option += driver.hold_to(options.isa)
+    head = [*HEAD, *(["under load"] if options.loaded else [])]
     rows, failures = [], []
     for name in options.models:
         try:
             model = Model(name, options)
             model.measure()
             rows += model.rows()
+            print(driver.markdown(head, model.rows()), flush=True)  # what takes an hour may not come to its end
             failures += [f"{name}: {text}" for text in model.failures]
         except Failed as failure:
             failures.append(f"{name}: {failure}")
-    driver.report([*HEAD, *(["under load"] if options.loaded else [])], rows, failures, options.json)
+    driver.report(head, rows, failures, options.json)
 
 
 if __name__ == "__main__":
