@@ -145,7 +145,7 @@ private:
     for (BlockArgument argument : step.getArguments()) {
       unsigned number = argument.getArgNumber();
       auto object =
-          describe(step, cast<RankedTensorType>(argument.getType()), getPlannedOffset(argument));
+          describe(step, cast<RankedTensorType>(argument.getType()), graph.getOffset(argument));
       if (failed(object))
         return failure();
       (*object)["name"] = getInputName(number);
@@ -168,7 +168,7 @@ private:
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned number = operand.getOperandNumber();
       auto object = describe(terminator, cast<RankedTensorType>(operand.get().getType()),
-                             getPlannedOffset(operand.get()));
+                             graph.getOffset(operand.get()));
       if (failed(object))
         return failure();
       auto name = step.getResultAttrOfType<StringAttr>(number, MemoptDialect::kNameAttr);
@@ -316,7 +316,7 @@ private:
     json::Array gradients;
     for (GradientOp gradient : model.getGradients()) {
       auto object = describe(gradient, cast<RankedTensorType>(gradient.getValue().getType()),
-                             getPlannedOffset(gradient.getValue()));
+                             graph.getOffset(gradient.getValue()));
       if (failed(object))
         return failure();
       (*object)["name"] = gradient.getVariable();
@@ -425,6 +425,18 @@ private:
     entry["result_alignments"] = std::move(results);
   }
 
+  /// Where what is sent lies, and where it lands.
+  void addEnds(Operation *op, json::Object &entry) {
+    if (!isa<CollectiveOp, CollectiveStartOp, TransferStartOp>(op))
+      return;
+    Value landed = op->getResult(0);
+    if (isa<TokenType>(landed.getType()))
+      landed = landed.user_begin()->getResult(0);
+    for (auto [key, value] : {std::pair("from", op->getOperand(0)), std::pair("to", landed)})
+      entry[key] = json::Object{{"space", stringifySpace(getSpace(value.getType()))},
+                                {"offset", graph.getOffset(value).value_or(-1)}};
+  }
+
   /// Library calls, transfers, collectives and what else the runtime finds in lists.
   LogicalResult addLists() {
     for (StringRef name : {"library_calls", "transfers", "collectives"})
@@ -433,6 +445,7 @@ private:
     for (Operation *op : graph.getInstructions())
       if (auto listed = dyn_cast<ListedOpInterface>(op)) {
         json::Object entry = listed.describe(target);
+        addEnds(op, entry);
         if (auto call = dyn_cast<LibraryCallOp>(op); call && failed(addPlan(call, entry)))
           return failure();
         lists[listed.getListName()].emplace(*listed.getNumber(), std::move(entry));

@@ -30,7 +30,7 @@ static constexpr llvm::StringLiteral kPage =
 static constexpr llvm::StringLiteral kPlace = "/*PLAN*/null";
 
 /// Offsets of an instruction are those of its tensors, then those of its workspaces.
-static std::optional<int64_t> getOffset(Buffer buffer) {
+static std::optional<int64_t> getOffset(const KernelGraph &graph, Buffer buffer) {
   if (buffer.kind == Buffer::Kind::Variable)
     return buffer.variable.getOffset();
   if (buffer.kind == Buffer::Kind::Workspace) {
@@ -38,7 +38,7 @@ static std::optional<int64_t> getOffset(Buffer buffer) {
     ArrayRef<int64_t> offsets = instruction.getOffsetsAttr().asArrayRef();
     return offsets.take_back(instruction.getWorkspaces().size())[buffer.number];
   }
-  FailureOr<int64_t> offset = getPlannedOffset(buffer.value);
+  FailureOr<int64_t> offset = graph.getOffset(buffer.value);
   return succeeded(offset) ? std::optional(*offset) : std::nullopt;
 }
 
@@ -63,7 +63,7 @@ static json::Array describeBuffers(const KernelGraph &graph) {
         {"begin", buffer.begin},
         {"counted_from", taken[index] < 0 ? buffer.begin : graph.getBuffers()[taken[index]].end},
         {"end", buffer.end}};
-    if (std::optional<int64_t> offset = getOffset(buffer))
+    if (std::optional<int64_t> offset = getOffset(graph, buffer))
       object["offset"] = *offset;
     buffers.push_back(std::move(object));
   }

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "PlannedEnds.h"
+#include "memopt/Dialect/Memopt.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/PatternMatch.h"
@@ -114,8 +114,6 @@ static llvm::json::Object describeCollective(CollectiveKind kind, Value input, V
        to = cast<RankedTensorType>(result.getType());
   return llvm::json::Object{{"kind", stringifyCollectiveKind(kind)},
                             {"dtype", getDtypeName(from.getElementType())},
-                            {"from", describeEnd(input)},
-                            {"to", describeEnd(result)},
                             {"elements", from.getNumElements()},
                             {"result_elements", to.getNumElements()}};
 }

@@ -8,7 +8,6 @@
 
 #include "BoundRegion.h"
 #include "LoopCosts.h"
-#include "PlannedEnds.h"
 #include "memopt/Dialect/DiskBlocks.h"
 #include "memopt/Dialect/Memopt.h"
 
@@ -125,10 +124,7 @@ Work TransferStartOp::getWork() {
 }
 
 llvm::json::Object TransferStartOp::describe(TargetAttrInterface) {
-  auto wait = cast<TransferWaitOp>(*getToken().user_begin());
-  return llvm::json::Object{{"from", describeEnd(getSource())},
-                            {"to", describeEnd(wait.getResult())},
-                            {"bytes", getBytesMoved()},
+  return llvm::json::Object{{"bytes", getBytesMoved()},
                             {"resource", stringifyResource(getResource())}};
 }
 

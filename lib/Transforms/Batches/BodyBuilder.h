@@ -25,12 +25,13 @@ namespace mlir::memopt {
 /// Makes the variables through which iterations talk, and accesses to them.
 class LoopVariables {
 public:
-  explicit LoopVariables(const StepModel &step) : module(step.getModule()), symbols(module) {}
+  explicit LoopVariables(const StepModel &step)
+      : module(step.getModule()), step(step.getFunction()), symbols(module) {}
 
   VariableOp create(const Twine &name, RankedTensorType type, Role role) {
     OpBuilder builder(module.getContext());
     auto variable = VariableOp::create(builder, module.getLoc(), name.str(), type, role);
-    symbols.insert(variable, step());
+    symbols.insert(variable, Block::iterator(step));
     variable.setNamesAttr(builder.getStrArrayAttr({variable.getSymName()}));
     return variable;
   }
@@ -49,9 +50,8 @@ public:
   }
 
 private:
-  Block::iterator step() { return Block::iterator(*module.getOps<func::FuncOp>().begin()); }
-
   ModuleOp module;
+  Operation *step; ///< in front of which variables stand
   SymbolTable symbols;
 };
 

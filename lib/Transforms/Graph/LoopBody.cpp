@@ -11,6 +11,7 @@
 
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/ViewBuilders.h"
+#include "memopt/Transforms/Utils/PlaceOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -77,7 +78,7 @@ bool LoopBody::moveOutside(Value value) {
     op = op->getNumOperands() ? op->getOperand(0).getDefiningOp() : nullptr;
   }
   for (Operation *op : llvm::reverse(chain))
-    op->moveBefore(ops.front());
+    putBefore(op, ops.front());
   return true;
 }
 

@@ -8,6 +8,7 @@
 
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 #include "memopt/Transforms/Utils/GenericBuilder.h"
+#include "memopt/Transforms/Utils/PlaceOps.h"
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -62,13 +63,6 @@ static std::optional<BiasAddition> matchAddition(Value result, int64_t axis, boo
     return std::nullopt;
   match.bias = other->get();
   return match;
-}
-
-/// An op that is moved within its block has all ops of the block numbered again; one that is taken
-/// out and put in has not.
-static void putBefore(Operation *moved, Operation *op) {
-  moved->remove();
-  op->getBlock()->getOperations().insert(op->getIterator(), moved);
 }
 
 static bool isWrittenBetween(ReadOp read, Operation *op) {

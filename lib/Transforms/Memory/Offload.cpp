@@ -39,6 +39,7 @@
 #include "memopt/Analysis/StateForm.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/Utils/PlaceOps.h"
 #include "memopt/Transforms/Utils/UserGroups.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -56,20 +57,21 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 /// Of a variable that no step writes.
-static bool isHyperparameter(Operation *op) {
+static bool isHyperparameter(const StepModel &step, Operation *op) {
   auto read = dyn_cast_or_null<ReadOp>(op);
   return read &&
-         SymbolTable::lookupNearestSymbolFrom<VariableOp>(read, read.getVariableAttr()).getRole() ==
-             Role::Hyperparameter;
+         step.getVariable(read.getVariableAttr().getAttr()).getRole() == Role::Hyperparameter;
 }
 
 /// Whether `op` makes single numbers of hyperparameters and such numbers alone: bias corrections,
 /// say.
-static bool makesNumbers(Operation *op, const llvm::SmallPtrSetImpl<Operation *> &numbers) {
+static bool makesNumbers(const StepModel &step, Operation *op,
+                         const llvm::SmallPtrSetImpl<Operation *> &numbers) {
   auto isNumber = [](Type type) { return cast<RankedTensorType>(type).getNumElements() == 1; };
   auto isKnown = [&](Value operand) {
     Operation *maker = operand.getDefiningOp();
-    return isNumber(operand.getType()) && (isHyperparameter(maker) || numbers.contains(maker));
+    return isNumber(operand.getType()) &&
+           (isHyperparameter(step, maker) || numbers.contains(maker));
   };
   return isUpdate(op) && llvm::all_of(op->getResultTypes(), isNumber) &&
          llvm::all_of(op->getOperands(), isKnown);
@@ -77,18 +79,17 @@ static bool makesNumbers(Operation *op, const llvm::SmallPtrSetImpl<Operation *>
 
 /// Lets updates begin while the backward pass still runs: what all of them read and nothing holds
 /// back comes first in the step.
-static void moveNumbersToFront(Block &step) {
+static void moveNumbersToFront(const StepModel &step) {
   llvm::SmallPtrSet<Operation *, 8> numbers;
-  SmallVector<Operation *> moved;
-  for (Operation &op : step)
-    if (isInstruction(&op) && makesNumbers(&op, numbers)) {
+  llvm::SetVector<Operation *> moved;
+  for (Operation &op : step.getBody())
+    if (isInstruction(&op) && makesNumbers(step, &op, numbers)) {
       numbers.insert(&op);
       for (Value operand : op.getOperands())
-        if (!llvm::is_contained(moved, operand.getDefiningOp()))
-          moved.push_back(operand.getDefiningOp());
-      moved.push_back(&op);
+        moved.insert(operand.getDefiningOp());
+      moved.insert(&op);
     }
-  Operation *front = &step.front();
+  Operation *front = &step.getBody().front();
   for (Operation *op : moved)
     if (op == front)
       front = op->getNextNode();
@@ -111,7 +112,7 @@ static void moveToReaders(Operation *op) {
       first = place;
   }
   if (first)
-    op->moveBefore(first);
+    putBefore(op, first);
 }
 
 /// The forward pass may begin with the casts of all parameters. On the host the result of one is
@@ -401,7 +402,7 @@ struct OffloadPass : mlir::memopt::impl::OffloadPassBase<OffloadPass> {
     step = StepModel::create(getOperation()); // reads have gone
     placement.addKernels(movesUpdates);
     if (movesUpdates)
-      moveNumbersToFront(step->getBody());
+      moveNumbersToFront(*step);
     moveCastsToReaders(placement);
     move(*step, placement);
     Connector connector(placement, movesParameters && fetchesAgain);

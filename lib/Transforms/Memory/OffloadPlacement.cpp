@@ -67,7 +67,7 @@ void OffloadPlacement::addParameters(Space home) {
 bool OffloadPlacement::isReadOnHost(Value value) const {
   Operation *maker = getMaker(value);
   if (auto read = dyn_cast_or_null<ReadOp>(maker))
-    return variables.contains(getVariable(read, read.getVariableAttr()));
+    return variables.contains(getVariable(read.getVariableAttr()));
   return has(maker);
 }
 
@@ -75,7 +75,7 @@ bool OffloadPlacement::isReadOnHost(Value value) const {
 void OffloadPlacement::collectMakers(llvm::SmallPtrSetImpl<Operation *> &makers) const {
   for (const auto &[name, writes] : step.getAllWrites())
     for (WriteOp write : writes)
-      if (variables.contains(getVariable(write, write.getVariableAttr())))
+      if (variables.contains(getVariable(write.getVariableAttr())))
         makers.insert(getMaker(write.getValue()));
 }
 
@@ -115,6 +115,6 @@ std::optional<Space> OffloadPlacement::getSpaceOf(OpOperand &use) const {
   if (isa<GradientOp, TransferStartOp>(user))
     return std::nullopt;
   if (auto write = dyn_cast<WriteOp>(user))
-    return getVariable(write, write.getVariableAttr()).getPlacement();
+    return getVariable(write.getVariableAttr()).getPlacement();
   return has(user) ? Space::Host : Space::Device;
 }

@@ -55,9 +55,7 @@ private:
   bool isLarge(VariableOp variable) const;
   bool isUpdatedByKernel(VariableOp parameter) const;
   bool isCast(KernelOp kernel) const;
-  VariableOp getVariable(Operation *op, FlatSymbolRefAttr name) const {
-    return SymbolTable::lookupNearestSymbolFrom<VariableOp>(op, name);
-  }
+  VariableOp getVariable(FlatSymbolRefAttr name) const { return step.getVariable(name.getAttr()); }
 
   const StepModel &step;
   int64_t leastElements;

@@ -8,6 +8,7 @@
 
 #include "OffloadUpdates.h"
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/Utils/PlaceOps.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -137,7 +138,7 @@ void UpdateKernel::move() {
       late.push_back(part);
   llvm::sort(late, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   for (Operation *part : late) {
-    part->moveAfter(last);
+    putAfter(part, last);
     last = part;
   }
 }

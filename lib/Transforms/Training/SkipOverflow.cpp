@@ -209,9 +209,10 @@ LogicalResult OverflowSkipper::run() {
   builder.setInsertionPointAfter(last);
   ok = areAllFinite();
   Operation *known = ok.getDefiningOp();
-  for (WriteOp op : writes)
-    if (op->isBeforeInBlock(known))
-      op->moveAfter(known);
+  auto early =
+      llvm::filter_to_vector(writes, [&](WriteOp op) { return op->isBeforeInBlock(known); });
+  for (WriteOp op : early)
+    op->moveAfter(known);
   builder.setInsertionPoint(step.getReturn());
   for (WriteOp op : writes)
     selectState(op);

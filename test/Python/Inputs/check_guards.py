@@ -4,6 +4,7 @@
 """check_guards.py FOLDER [CASE...]: changes behind `compile` take effect, compile again, or are refused by name."""
 
 import copy
+import itertools
 import random
 import timeit
 import types
@@ -326,6 +327,24 @@ def differences():
     model = nn.Linear(6, 3)
     assert [text for text in warned(lambda: memopt.compile(model, counting, make_data(8), optimizer=torch.optim.SGD(model.parameters(), 0.1)))
             if "changes the number 'calls'" in text]
+    class Counting(nn.Linear):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return super().forward(x) / self.calls
+    for counter in (Counting(6, 3), Counting(6, 3)):
+        counter.calls = 0
+        assert [text for text in warned(lambda: compile_one(counter)) if "changes the number 'calls'" in text]
+    factors = itertools.cycle([1.0, 2.0])
+
+    def scaled(output, target):
+        return F.cross_entropy(output, target) * next(factors)
+    assert [text for text in warned(lambda: memopt.compile(model, scaled, make_data(8), optimizer=torch.optim.SGD(model.parameters(), 0.1)))
+            if "takes values from the iterator 'factors'" in text]
+    model.factors = iter([1.0, 2.0])
+    model.forward = lambda x: nn.Linear.forward(model, x) * next(model.factors)
+    assert [text for text in warned(lambda: compile_one(model)) if "takes values from the iterator 'factors'" in text]
     drawing = nn.Linear(6, 3)
     drawing.forward = lambda x: nn.Linear.forward(drawing, x) * random.random()
     assert [text for text in warned(lambda: compile_one(drawing)) if "draws from random" in text]

@@ -160,6 +160,13 @@ def classes_and_functions():
     differs(lambda model: setattr(model.given, "_own", 3.0), "given._own", Holding)
     differs(lambda model: setattr(model.slotted, "scale", 3.0), "slotted.scale", Holding)
 
+    class OfType(Net):
+        scale = 1.0
+
+        def forward(self, x):
+            return Net.forward(self, x) * type(self).scale
+    differs(lambda _: setattr(OfType, "scale", 3.0), "OfType.scale", OfType, undo=lambda: setattr(OfType, "scale", 1.0))
+
 
 def other_files():
     """Numbers of the user's other files, also where functions of these read them."""

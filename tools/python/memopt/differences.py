@@ -77,8 +77,8 @@ def _find_state(value: Any) -> Callable[[], Any] | None:
     return (lambda: bytes(value.get_state())) if isinstance(value, torch.Generator) else None
 
 
-def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], drawn_once: Sequence[str],
-              remarks: Iterable[str]) -> Iterator[str]:
+def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], iterators: Sequence[str],
+              drawn_once: Sequence[str], remarks: Iterable[str]) -> Iterator[str]:
     if draws:
         yield (f"the step draws random numbers ({', '.join(draws)}) by counter: they have PyTorch's distribution, not its values")
     if turned:
@@ -86,6 +86,9 @@ def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[st
                "batches; call model.train() first, or put single modules in evaluation mode")
     for counter in counters:
         yield f"forward changes the number {counter}; the step has the value that it was compiled with in each step"
+    for iterator in iterators:
+        yield (f"forward takes values from the iterator {iterator}; the step has those that it took when it was compiled in each "
+               "step: give them with the batch, or as a number that the loop sets")
     for source in drawn_once:
         yield (f"forward draws from {source}; the step has the numbers that it drew when it was compiled in each step: draw with "
                "torch.rand instead")
@@ -94,10 +97,10 @@ def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[st
             yield re.sub(r"^.*?remark: ", "", remark)
 
 
-def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], drawn_once: Sequence[str],
-                        remarks: Iterable[str]) -> None:
+def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], iterators: Sequence[str],
+                        drawn_once: Sequence[str], remarks: Iterable[str]) -> None:
     """One `NumbersWarning` for each reason, at the user's line."""
-    for text in dict.fromkeys(_describe(draws, turned, counters, drawn_once, remarks)):
+    for text in dict.fromkeys(_describe(draws, turned, counters, iterators, drawn_once, remarks)):
         warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
 
 

@@ -18,7 +18,7 @@ from torch import nn
 
 from .captures import find_reads
 from .hooks import HookWatch
-from .reads import ABSENT, MUTABLE, Place, Reads, is_fixed, is_plain, observed
+from .reads import ABSENT, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, observed
 from .stamps import is_array, stamp
 from .watch import Backoff, Watch
 
@@ -183,6 +183,8 @@ class Guards:
         self._calls: list[tuple[list, str, list]] = []  # lists of what is called, and copies of them
         #: Numbers that forward itself has changed: a counter, say.
         self.counters: list[str] = []
+        #: What forward takes values from, which moves on as it does.
+        self.iterators: list[str] = []
         #: Modules that stood in another mode than the one that they were traced in.
         self.turned: list[str] = []
         self._modes: dict[str, bool] = {}  # what else a mode may be, by name
@@ -191,6 +193,8 @@ class Guards:
         for place, value in code.list_places():
             if is_plain(value) and before.get((place.path, id(place.holder)), value) != value and value == value:
                 self.counters.append(f"'{place.path}'")
+            elif is_iterator(value):
+                self.iterators.append(f"'{place.path}'")
             else:
                 self._add_read(place, value, module, code)
         paths = {id(inner): path for path, inner in module.named_modules()}
@@ -199,7 +203,7 @@ class Guards:
         self._entries: list[tuple[dict, str, str, Any]] = []
         self._methods: dict[tuple[type, str], Any] = {}
         for (number, attribute), first in observed.reads.items():
-            self._add_attribute(modules[number], paths[number], attribute, first, code)
+            self._add_attribute(modules[number], paths[number], attribute, first, code, (number, attribute) in observed.changed)
         for number, attribute in observed.absent:
             self._add_absent(modules[number], paths[number], attribute)
         self._entries += [(holder, key, f"'{path}', which the step reads,", ABSENT) for path, holder, key in code.absent
@@ -267,7 +271,7 @@ class Guards:
                 for inner, found in code.expand(attribute, self._seen):
                     self._add(inner, f"'{inner.path}', which the step reads,", found)
 
-    def _add_attribute(self, module: nn.Module, path: str, attribute: str, first: Any, code: Reads) -> None:
+    def _add_attribute(self, module: nn.Module, path: str, attribute: str, first: Any, code: Reads, is_changed: bool) -> None:
         own, name = vars(module), _name(path, attribute)
         if not path:
             return  # the wrapper's
@@ -278,8 +282,12 @@ class Guards:
         if attribute in own:
             place = Place(attribute, own, attribute)
             now = own[attribute]
-            if isinstance(now, (int, float)) and not isinstance(now, bool) and now != first and now == now:
+            is_number = isinstance(now, (int, float)) and not isinstance(now, bool)
+            if is_changed or is_number and now != first and now == now:
                 self.counters.append(name)
+                return
+            if is_iterator(now):
+                self.iterators.append(name)
                 return
         elif isinstance(method := getattr(type(module), attribute, None), types.FunctionType):
             if not type(module).__module__.startswith("torch.nn."):

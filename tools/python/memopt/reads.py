@@ -14,6 +14,7 @@ import contextlib
 import dis
 import enum
 import functools
+import io
 import pathlib
 import sys
 import sysconfig
@@ -25,7 +26,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["ABSENT", "MUTABLE", "Place", "Reads", "is_fixed", "is_of_user", "is_plain", "observed", "unobserved"]
+__all__ = ["ABSENT", "MUTABLE", "Place", "Reads", "is_fixed", "is_iterator", "is_of_user", "is_plain", "observed", "unobserved"]
 
 #: The value of a place that is not there.
 ABSENT = object()
@@ -49,6 +50,11 @@ def is_plain(value: Any) -> bool:
 def is_fixed(value: Any) -> bool:
     """Whether a plain value stays equal to itself."""
     return all(map(is_fixed, value)) if isinstance(value, tuple) else not isinstance(value, MUTABLE)
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether it gives another value each time that it is asked; a file does not count."""
+    return isinstance(value, Iterator) and not isinstance(value, io.IOBase)
 
 
 def _is_of_library(function: types.FunctionType) -> bool:
@@ -142,12 +148,13 @@ class Reads:
         #: Entries of dicts and attributes that the code may ask for and that are not there: a path, the dict, the key.
         self.absent: list[tuple[str, dict, str]] = []
         self._sources: dict[int, Any] = {}  # functions, partials and objects that were met
+        self._kinds = list(kinds)
         for function in functions:
             self._meet(function)
         known = -1
         while known != len(self._sources):  # a method is called by a name that is met later, say
             known = len(self._sources)
-            for kind in kinds:
+            for kind in self._kinds:
                 self._meet_class(kind, "forward" if issubclass(kind, nn.Module) else "__call__")
             for source in list(self._sources.values()):
                 self._meet_methods(source)
@@ -268,6 +275,9 @@ class Reads:
     def list_places(self) -> Iterator[tuple[Place, Any]]:
         """Places and what they hold: whatever functions read, and what is inside of that."""
         seen: set = set()
+        for kind in self._kinds:  # type(self).scale
+            for place in self._list_of_class(kind.__name__, kind):
+                yield from self.expand(place, seen)
         for source in list(self._sources.values()):
             is_library = isinstance(source, types.FunctionType) and _is_of_library(source)
             for place in self._list_of(source):
@@ -341,8 +351,20 @@ def _get_attribute(module: nn.Module, name: str) -> Any:
     return value
 
 
+_set_plainly = nn.Module.__setattr__
+
+
+def _set_attribute(module: nn.Module, name: str, value: Any) -> None:
+    observer = _observers.get(threading.get_ident())
+    if observer is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
+        first = observer.reads.get((id(module), name), value)
+        if isinstance(first, (int, float)) and first != value and value == value:
+            observer.changed.add((id(module), name))
+    _set_plainly(module, name, value)
+
+
 class observed:
-    """While entered, collects the attributes that this thread reads of the modules."""
+    """While entered, collects the attributes that this thread reads of the modules, and the numbers among them that it changes."""
 
     def __init__(self, modules: Iterable[nn.Module]):
         self.modules = {id(module): module for module in modules}
@@ -350,17 +372,21 @@ class observed:
         self.reads: dict[tuple[int, str], Any] = {}
         #: By `id(module)`, the attributes that somebody has asked for in vain.
         self.absent: set[tuple[int, str]] = set()
+        #: Numbers that got another value after they were read; PyTorch's export may have put the old one back since.
+        self.changed: set[tuple[int, str]] = set()
 
     def __enter__(self) -> None:
         with _lock:
             _observers[threading.get_ident()] = self
             nn.Module.__getattribute__ = _get_attribute
+            nn.Module.__setattr__ = _set_attribute
 
     def __exit__(self, *_) -> None:
         with _lock:
             del _observers[threading.get_ident()]
             if not _observers:
                 del nn.Module.__getattribute__
+                nn.Module.__setattr__ = _set_plainly
 
     def add_reads_of(self, functions: Iterable[Callable]) -> None:
         """What the code of functions, and of the modules that they close over, may read of them."""

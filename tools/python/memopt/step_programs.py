@@ -116,7 +116,8 @@ class StepPrograms:
                                self._write_tensor)
         draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
         guards = prepared.archive.guards
-        warn_of_differences(draws, guards.turned, guards.counters, prepared.archive.drawn_once, workspace.remarks)
+        warn_of_differences(draws, guards.turned, guards.counters, guards.iterators, prepared.archive.drawn_once,
+                            workspace.remarks)
 
     @property
     def _prepared(self) -> Model:
