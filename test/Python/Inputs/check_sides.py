@@ -162,6 +162,17 @@ def other_shapes(self, x, place, keep):
     return torch.stack(parts).square().mean()
 
 
+@sides(checked=2)
+def listed(self, x, place, keep):
+    """Of no losses there is no mean: PyTorch has an error, and the first trace takes the other side."""
+    y, losses = self.linear(x), []
+    for number in range(2):
+        if (place == number).sum() == 0:
+            continue
+        losses.append(y[place == number].square().sum())
+    return sum(losses) / len(losses)
+
+
 class Sided(Model):
     def __init__(self, function):
         super().__init__(function, 6, 5)

@@ -41,7 +41,7 @@ from .checks import REPLACED
 from .errors import Error, Refused
 from .places import called_from
 from .reads import unobserved
-from .rewriting import derivatives, layers, observers, sizes
+from .rewriting import derivatives, integers, layers, observers, sizes
 
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
@@ -219,8 +219,8 @@ def _compile(model=None, **keywords):
 
 _compile.original = torch.compile
 #: What means something else while a step is traced.
-_REPLACED = [*REPLACED, *derivatives.REPLACED, *layers.REPLACED, *sizes.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs),
-             (torch, "compile", _compile),
+_REPLACED = [*REPLACED, *derivatives.REPLACED, *integers.REPLACED, *layers.REPLACED, *sizes.REPLACED,
+             (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch, "compile", _compile),
              (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),

@@ -1,0 +1,125 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Numbers of Python that follow from the data, `place = int(self.place)`: tensors of one element in the program.
+
+    self.queue[:, place:place + 4] = keys.T
+    self.place[0] = (place + 4) % self.queue.shape[1]
+
+While the model is traced, a slice that begins at such a number and has a known length is a list of places (`as_places`), and an
+index is a tensor. What else depends on the number, arithmetic and operators that take a scalar, is rewritten here.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx.experimental import symbolic_shapes
+from torch.utils import _pytree as pytree
+
+from ..errors import Refused
+
+__all__ = ["Number", "RULES", "as_places", "call", "is_number"]
+
+_ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.true_divide,
+               operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, operator.neg: torch.neg, operator.pow: torch.pow,
+               torch.sym_max: torch.maximum, torch.sym_min: torch.minimum, torch.sym_float: lambda x: x.to(torch.get_default_dtype())}
+_COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
+_UNKNOWN = ("a Python number (.item(), int(x), float(x), tolist()) that follows from the data is not known when the step is compiled; "
+            "keep it a tensor, or give it as a size that is fixed")
+
+
+class Number:
+    """A number as a tensor of one element; `value` is what the program says that it is, as where it is the size of another tensor."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+        self.value: int | None = None
+
+    def know(self, traced: Any) -> None:
+        """From the number of the trace that the program is of."""
+        if isinstance(traced, torch.SymInt):
+            known = traced.node.shape_env.simplify(traced.node.expr)
+            self.value = int(known) if known.is_number else None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Number)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, Number):
+        return value.tensor
+    return value.tensor() if hasattr(value, "rows") else value
+
+
+def _item(engine, target, arguments, keywords):
+    x = arguments[0]
+    return Number(x.detach().reshape(())) if isinstance(x, torch.Tensor) else target(x)
+
+
+def _scalar_tensor(value: Number, keywords: dict) -> torch.Tensor:
+    return value.tensor.to(keywords.get("dtype") or torch.get_default_dtype())
+
+
+def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
+    """An operator with numbers among its arguments."""
+    if target in _COMPARISONS:
+        return True  # what torch.export asserts; a branch is none of these
+    if target in _ARITHMETIC:
+        values = [_as_tensor(value) for value in arguments]
+        if target in (torch.sym_max, torch.sym_min):
+            values = [torch.as_tensor(value) for value in values]
+        return Number(_ARITHMETIC[target](*values))
+    name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
+    if name == "scalar_tensor":
+        return _scalar_tensor(arguments[0], keywords)
+    numbers = [value for value in pytree.tree_leaves((arguments, keywords)) if isinstance(value, Number)]
+    if torch.Tag.pointwise in getattr(target, "tags", ()) or name in ("fill", "fill_"):
+        overloads = getattr(torch.ops.aten, name)
+        arguments = tuple(map(_as_tensor, arguments))
+        tensors = "Tensor" if "Tensor" in overloads.overloads() else "default"
+        return engine.call(getattr(overloads, tensors), arguments, keywords)
+    if all(number.value is not None for number in numbers):
+        arguments, keywords = pytree.tree_map_only(Number, lambda number: number.value, (arguments, keywords), is_leaf=is_number)
+        return engine.call(target, arguments, keywords)
+    raise Refused(_UNKNOWN)
+
+
+#: What makes numbers.
+RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item}
+
+
+# ----------------------------------------------------------------------------------------------------------
+# While a model is traced
+# ----------------------------------------------------------------------------------------------------------
+
+def _follows_from_data(value: Any) -> bool:
+    return isinstance(value, torch.SymInt) and bool(symbolic_shapes.free_unbacked_symbols(value))
+
+
+def _find_length(part: slice) -> int | None:
+    """Of a slice that begins at a number which follows from the data, where that is known."""
+    if not _follows_from_data(part.start) or part.stop is None or part.step not in (None, 1):
+        return None
+    length = part.stop - part.start
+    return length if isinstance(length, int) else length.node.maybe_as_int()
+
+
+def as_places(index: Any) -> Any:
+    """An index with tensors where it had numbers that follow from the data, and slices that begin at them; None where it has neither,
+    or other indices beside them, which would be others as tensors."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    changed = 0
+    for place, part in enumerate(parts):
+        length = _find_length(part) if isinstance(part, slice) else None
+        if length is not None:
+            parts[place] = torch.arange(length) + torch.scalar_tensor(part.start, dtype=torch.int64)
+        elif _follows_from_data(part):
+            parts[place] = torch.scalar_tensor(part, dtype=torch.int64)
+        elif part is not None and part is not Ellipsis and not (isinstance(part, slice) and part == slice(None)):
+            return None
+        changed += parts[place] is not part
+    return (tuple(parts) if isinstance(index, tuple) else parts[0]) if changed == 1 else None
