@@ -127,6 +127,47 @@ def numbered(self, x, t):
 
 
 @case()
+def widened(self, x, keep):
+    y = self.linear(x)[keep]
+    return F.pad(y.cumsum(-1), (1, 0), value=0.5).square().sum() + F.pad(y, (1, 1)).exp().mean()
+
+
+@case()
+def places(self, x, t):
+    """Places that follow from the data, in slices, narrow, writes and arithmetic."""
+    y, t = self.linear(x), t.clamp(0, 3)
+    place, z = int(t[0]), y.clone()
+    z[place] = y[0] * 2
+    z[:, place] = y[:, 3]
+    z[place:place + 2] += 1
+    z[..., place:place + 2] = 0.5
+    z[place, :] = 3.0
+    return (y.narrow(1, t[1], 2).square().sum() + y.narrow(0, place, 3).sum() + y[place + 1].tanh().sum() + y[place:place + 2].exp().sum()
+            + place * y.mean() + z.square().sum() + z[:, place].sum())
+
+
+@case()
+def likelihood(self, x):
+    """The check of gaussian_nll_loss is one of the step."""
+    mean, scale = self.linear(x)[:, :2], F.softplus(self.linear(x)[:, 2:4])
+    first, second = torch.atleast_2d(mean.mean(), scale.mean())
+    return (F.gaussian_nll_loss(mean, x[:, :2], scale) + nn.GaussianNLLLoss(full=True, reduction="sum")(mean, x[:, 2:4], scale.mean(-1))
+            + (first * second).sum())
+
+
+@case()
+def advantages(self, x):
+    """What was made of nothing is written under torch.no_grad(), and behind it."""
+    y, found = self.linear(x), torch.zeros_like(x[:, 0])
+    with torch.no_grad():
+        for number in range(3):
+            found[number + 1] = y[number, 1] * 2
+        found[4:].add_(y[4:, 0])
+    found[7] = y[7, 3]
+    return (found * y[:, 2]).sum()
+
+
+@case()
 def one_of_each(self, x, t):
     y = self.linear(x)
     found, inverse, counts = torch.unique(t, return_inverse=True, return_counts=True)

@@ -25,7 +25,7 @@ from .branches import find_frame, find_raising_side
 from .errors import Refused
 from .places import _is_hidden, called_from
 from .rewriting.integers import AskedForInteger
-from .rewriting.numbers import as_places
+from .rewriting.numbers import narrow, take_slice, write
 from .rewriting.sides import MOST_BRANCHES
 
 __all__ = ["REPLACED", "carried_checks", "decide_side"]
@@ -154,10 +154,12 @@ class carried_checks(TorchFunctionMode):
                 raise AskedForInteger(frame)
         if function == torch.Tensor.data.__get__ and not isinstance(args[0], torch.nn.Parameter):
             return args[0].detach()  # PyTorch's trace would take what is written to it for something new
-        if function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
-            places = as_places(args[1])
-            if places is not None:
-                return function(args[0], places, *args[2:])
+        if function is torch.Tensor.__setitem__:
+            return write(function, *args)
+        if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
+            return take_slice(function, *args)
+        if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
+            return narrow(function, *args)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
             return args[0].detach().reshape(())  # what follows from it follows in the step
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)

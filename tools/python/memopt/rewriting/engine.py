@@ -18,8 +18,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..places import place_of_node
-from . import (complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers, quantization, ragged, repetitions,
-               statistics)
+from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
+               quantization, ragged, repetitions, statistics)
 from .known import KnownValues
 
 __all__ = ["Engine", "rewrite_program"]
@@ -30,7 +30,7 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **repetitions.RULES, **statistics.RULES, **numbers.RULES,
+                               **repetitions.RULES, **statistics.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _CASTS = {"aten::to", "aten::_to_copy", "aten::type_as"}

@@ -6,8 +6,8 @@
     self.queue[:, place:place + 4] = keys.T
     self.place[0] = (place + 4) % self.queue.shape[1]
 
-While the model is traced, a slice that begins at such a number and has a known length is a list of places (`as_places`), and an
-index is a tensor. What else depends on the number, arithmetic and operators that take a scalar, is rewritten here.
+While the model is traced, a slice that begins at such a number and has a known length is a list of places, and an index to write at is a
+tensor. What else depends on the number, arithmetic and operators that take a scalar, is rewritten here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Refused
 
-__all__ = ["Number", "RULES", "as_places", "call", "is_number"]
+__all__ = ["Number", "RULES", "call", "is_number", "narrow", "take_slice", "write"]
 
 _ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.true_divide,
                operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, operator.neg: torch.neg, operator.pow: torch.pow,
@@ -76,6 +76,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
     if name == "scalar_tensor":
         return _scalar_tensor(arguments[0], keywords)
+    if name == "select" and isinstance(arguments[0], torch.Tensor) and isinstance(arguments[2], Number) and isinstance(arguments[1], int):
+        x, dim, place = arguments
+        place = torch.where(place.tensor < 0, place.tensor + x.shape[dim], place.tensor)
+        return x.index_select(dim, place.reshape(1)).squeeze(dim)
     numbers = [value for value in pytree.tree_leaves((arguments, keywords)) if isinstance(value, Number)]
     if torch.Tag.pointwise in getattr(target, "tags", ()) or name in ("fill", "fill_"):
         overloads = getattr(torch.ops.aten, name)
@@ -108,18 +112,37 @@ def _find_length(part: slice) -> int | None:
     return length if isinstance(length, int) else length.node.maybe_as_int()
 
 
-def as_places(index: Any) -> Any:
-    """An index with tensors where it had numbers that follow from the data, and slices that begin at them; None where it has neither,
-    or other indices beside them, which would be others as tensors."""
+def _list_places(first: Any, length: int) -> torch.Tensor:
+    return torch.arange(length) + torch.scalar_tensor(first, dtype=torch.int64)
+
+
+def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
+    """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data; others beside it are left to
+    PyTorch, for they would be others beside a tensor."""
     parts = list(index) if isinstance(index, tuple) else [index]
-    changed = 0
-    for place, part in enumerate(parts):
-        length = _find_length(part) if isinstance(part, slice) else None
-        if length is not None:
-            parts[place] = torch.arange(length) + torch.scalar_tensor(part.start, dtype=torch.int64)
-        elif _follows_from_data(part):
-            parts[place] = torch.scalar_tensor(part, dtype=torch.int64)
-        elif part is not None and part is not Ellipsis and not (isinstance(part, slice) and part == slice(None)):
-            return None
-        changed += parts[place] is not part
-    return (tuple(parts) if isinstance(index, tuple) else parts[0]) if changed == 1 else None
+    lengths = {place: 1 if _follows_from_data(part) else _find_length(part) for place, part in enumerate(parts)
+               if _follows_from_data(part) or isinstance(part, slice) and _find_length(part) is not None}
+    others = [part for place, part in enumerate(parts) if place not in lengths]
+    if len(lengths) != 1 or not all(part is Ellipsis or isinstance(part, slice) and part == slice(None) for part in others):
+        return function(x, index, value)
+    ((place, length),) = lengths.items()
+    part = parts[place]
+    behind = len(parts) - place - 1 if Ellipsis in others and parts.index(Ellipsis) < place else x.dim() - place - 1
+    if not isinstance(part, slice) and isinstance(value, torch.Tensor) and value.dim() > behind:
+        value = value.unsqueeze(value.dim() - behind)
+    parts[place] = _list_places(part.start if isinstance(part, slice) else part, length)
+    return function(x, tuple(parts), value)
+
+
+def take_slice(function: Any, x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor:
+    """A slice that begins at a number which follows from the data, and has a known length."""
+    length = _find_length(slice(start, stop, step))
+    return function(x, dim, start, stop, step) if length is None else x.index_select(dim, _list_places(start, length))
+
+
+def narrow(function: Any, x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
+    """`narrow` from a place in a tensor, or from a number that follows from the data."""
+    if not isinstance(start, torch.Tensor) and not _follows_from_data(start) or not isinstance(length, int):
+        return function(x, dim, start, length)
+    first = start.reshape(()) if isinstance(start, torch.Tensor) else torch.scalar_tensor(start, dtype=torch.int64)
+    return x.index_select(dim, torch.arange(length) + torch.where(first < 0, first + x.shape[dim], first))

@@ -111,6 +111,13 @@ def _expand(engine, target, arguments, keywords):
     return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
 
 
+def _pad(engine, target, arguments, keywords):
+    x, pads = arguments[:2]
+    if x.full.dim() - len(pads) // 2 <= x.dim and any(pads[2 * (x.full.dim() - 1 - x.dim):][:2]):
+        raise NotRagged("with others in front or behind")
+    return x.with_full(target(x.full, *arguments[1:], **keywords))
+
+
 def _cat(engine, target, arguments, keywords):
     parts, dim = list(arguments[0]), (*arguments, keywords.get("dim", 0))[1]
     first = find_rows(parts)
@@ -186,7 +193,7 @@ RULES = {
     "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
-    "expand": _expand, "cat": _cat, "concat": _cat, "stack": _stack,
+    "expand": _expand, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
                      "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),
