@@ -81,7 +81,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         place = torch.where(place.tensor < 0, place.tensor + x.shape[dim], place.tensor)
         return x.index_select(dim, place.reshape(1)).squeeze(dim)
     numbers = [value for value in pytree.tree_leaves((arguments, keywords)) if isinstance(value, Number)]
-    if torch.Tag.pointwise in getattr(target, "tags", ()) or name in ("fill", "fill_"):
+    if name in ("fill", "fill_"):
+        x, value = arguments[0], _as_tensor(arguments[1])
+        return engine.call(torch.ops.aten.copy_.default if name == "fill_" else torch.ops.aten.copy.default, (x, value), {})
+    if torch.Tag.pointwise in getattr(target, "tags", ()):
         overloads = getattr(torch.ops.aten, name)
         arguments = tuple(map(_as_tensor, arguments))
         tensors = "Tensor" if "Tensor" in overloads.overloads() else "default"
