@@ -19,7 +19,7 @@ import torch
 from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
-from ..errors import Refused
+from ..errors import UNKNOWN_NUMBER, Refused
 
 __all__ = ["Number", "RULES", "call", "is_number", "narrow", "take_slice", "write"]
 
@@ -27,8 +27,6 @@ _ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: t
                operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, operator.neg: torch.neg, operator.pow: torch.pow,
                torch.sym_max: torch.maximum, torch.sym_min: torch.minimum, torch.sym_float: lambda x: x.to(torch.get_default_dtype())}
 _COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
-_UNKNOWN = ("a Python number (.item(), int(x), float(x), tolist()) that follows from the data is not known when the step is compiled; "
-            "keep it a tensor, or give it as a size that is fixed")
 
 
 class Number:
@@ -92,7 +90,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     if all(number.value is not None for number in numbers):
         arguments, keywords = pytree.tree_map_only(Number, lambda number: number.value, (arguments, keywords), is_leaf=is_number)
         return engine.call(target, arguments, keywords)
-    raise Refused(_UNKNOWN)
+    raise Refused(UNKNOWN_NUMBER)
 
 
 #: What makes numbers.
