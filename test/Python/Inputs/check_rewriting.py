@@ -108,6 +108,66 @@ def rows_of_rows(self, x, keep):
 
 
 @case()
+def groups(self, x, t, keep):
+    """Elements by a mask of rows that is expanded over them, and by another mask, in rows of five and three."""
+    y = self.linear(x)
+    expanded = (t >= 0).unsqueeze(1).expand_as(y)
+    both = (expanded + (t == 2)[:, None].expand_as(y)).gt(0)
+    others = (keep[:, None] & (torch.arange(5) != 2)).reshape(4, 15)
+    return (F.smooth_l1_loss(y[expanded].view(-1, 5), x[:, 1:][both].view(-1, 5), reduction="sum")
+            + (y.reshape(4, 15)[others].view(-1, 2) * torch.tensor([1.0, 3.0])).square().sum())
+
+
+@case()
+def numbered(self, x, t):
+    y = self.linear(x)[t >= 0]
+    count, classes = y.shape[0], torch.full_like(y, 0.1)
+    classes[range(count), t[t >= 0]] = 0.9
+    return F.binary_cross_entropy_with_logits(y, classes, reduction="sum")
+
+
+@case()
+def widened(self, x, keep):
+    y = self.linear(x)[keep]
+    return F.pad(y.cumsum(-1), (1, 0), value=0.5).square().sum() + F.pad(y, (1, 1)).exp().mean()
+
+
+@case()
+def places(self, x, t):
+    """Places that follow from the data, in slices, narrow, writes and arithmetic."""
+    y, t = self.linear(x), t.clamp(0, 3)
+    place, z = int(t[0]), y.clone()
+    z[place] = y[0] * 2
+    z[:, place] = y[:, 3]
+    z[place:place + 2] += 1
+    z[..., place:place + 2] = 0.5
+    z[place, :] = 3.0
+    return (y.narrow(1, t[1], 2).square().sum() + y.narrow(0, place, 3).sum() + y[place + 1].tanh().sum() + y[place:place + 2].exp().sum()
+            + place * y.mean() + z.square().sum() + z[:, place].sum())
+
+
+@case()
+def likelihood(self, x):
+    """The check of gaussian_nll_loss is one of the step."""
+    mean, scale = self.linear(x)[:, :2], F.softplus(self.linear(x)[:, 2:4])
+    first, second = torch.atleast_2d(mean.mean(), scale.mean())
+    return (F.gaussian_nll_loss(mean, x[:, :2], scale) + nn.GaussianNLLLoss(full=True, reduction="sum")(mean, x[:, 2:4], scale.mean(-1))
+            + (first * second).sum())
+
+
+@case()
+def advantages(self, x):
+    """What was made of nothing is written under torch.no_grad(), and behind it."""
+    y, found = self.linear(x), torch.zeros_like(x[:, 0])
+    with torch.no_grad():
+        for number in range(3):
+            found[number + 1] = y[number, 1] * 2
+        found[4:].add_(y[4:, 0])
+    found[7] = y[7, 3]
+    return (found * y[:, 2]).sum()
+
+
+@case()
 def one_of_each(self, x, t):
     y = self.linear(x)
     found, inverse, counts = torch.unique(t, return_inverse=True, return_counts=True)
@@ -355,6 +415,39 @@ def check_branch():
     print("ok branches")
 
 
+def check_queue():
+    """A queue with a place that the step moves on, and buffers that it writes through `.data`."""
+    def loss(self, x):
+        y = self.linear(x)
+        place = int(self.place)
+        total = (y @ self.queue.clone()).logsumexp(1).mean() + y[place % 4].square().sum()
+        self.queue[:, place:place + 4] = y.detach().T
+        self.place[0] = (place + 4) % 12
+        self.mean.data.mul_(0.9).add_(y.detach().mean(0), alpha=0.1)
+        return total + (y - self.mean).square().mean()
+
+    def make():
+        model = Model(loss, 6, 5)
+        torch.manual_seed(3)
+        for name, value in {"queue": torch.randn(5, 12), "place": torch.tensor([0]), "mean": torch.zeros(5)}.items():
+            model.register_buffer(name, value)
+        return model
+    model, plain = make(), make()
+    plain.load_state_dict(model.state_dict())
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
+    step = memopt.compile(model, None, {"x": torch.randn(4, 6)}, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    for _ in range(4):
+        x = torch.randn(4, 6)
+        optimizer.zero_grad()
+        expected = plain(x=x)
+        expected.backward()
+        optimizer.step()
+        torch.testing.assert_close(torch.tensor(step({"x": x})), expected.detach())
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(step.state_dict()["model"][name], value)
+    print("ok queue")
+
+
 def check_definite():
     """torch.distributions looks at a covariance: whether it is symmetric, and then whether it is positive definite."""
     def density(self, x):
@@ -399,5 +492,6 @@ if __name__ == "__main__":
     check_formulas()
     check_mapped_solve()
     check_branch()
+    check_queue()
     check_definite()
     check_checks()

@@ -25,6 +25,7 @@ from .branches import find_frame, find_raising_side
 from .errors import Refused
 from .places import _is_hidden, called_from
 from .rewriting.integers import AskedForInteger
+from .rewriting.numbers import narrow, take_slice, write
 from .rewriting.sides import MOST_BRANCHES
 
 __all__ = ["REPLACED", "carried_checks", "decide_side"]
@@ -87,8 +88,10 @@ class carried_checks(TorchFunctionMode):
         self._places: list[str] = []
         self._elements: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the one answer, which is kept
         self._branches: list[tuple[torch.Tensor, str]] = []  # conditions, and where they stand
-        #: By its number, whether a branch goes to the side where its condition does not hold.
+        #: By its number, whether a branch goes to the other side than in the first trace.
         self.takes_other: Callable[[int], bool] = lambda number: False
+        #: Which side that is: where the condition holds, but where the model has no trace with all of these.
+        self.first_side = True
         #: What was asserted, a line each: "model.py:12: Expected ...".
         self.texts: list[str] = []
 
@@ -109,9 +112,18 @@ class carried_checks(TorchFunctionMode):
         if number >= MOST_BRANCHES:
             raise Refused(f"{called_from()}: a loop whose end depends on the data is not supported; give it a number of turns, and keep "
                           "what is done by torch.where(condition, new, old)")
-        marked = torch.ops.memopt.branch(condition.detach().reshape(()) != 0, number)
+        condition = condition.detach().reshape(()) != 0
+        marked = torch.ops.memopt.branch(condition if self.first_side else ~condition, number)
         self._branches.append((marked, called_from()))
-        return not self.takes_other(number)
+        return self.first_side != self.takes_other(number)
+
+    def turn(self) -> bool:
+        """After a trace that failed: whether another, with the other side of all branches, is to be tried."""
+        if not self._branches or not self.first_side:
+            return False
+        self.first_side = False
+        self.begin()
+        return True
 
     def explain_branches(self, numbers: list[int], places: list[str]) -> None:
         """Branches of which the program has one side."""
@@ -140,6 +152,14 @@ class carried_checks(TorchFunctionMode):
             frame = find_frame()
             if frame is not None and not _is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
                 raise AskedForInteger(frame)
+        if function == torch.Tensor.data.__get__ and not isinstance(args[0], torch.nn.Parameter):
+            return args[0].detach()  # PyTorch's trace would take what is written to it for something new
+        if function is torch.Tensor.__setitem__:
+            return write(function, *args)
+        if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
+            return take_slice(function, *args)
+        if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
+            return narrow(function, *args)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
             return args[0].detach().reshape(())  # what follows from it follows in the step
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)

@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "NumbersWarning", "Refused", "Unavailable"]
+__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "NumbersWarning", "Refused", "UNKNOWN_NUMBER", "Unavailable"]
+
+#: Said while a model is traced, and while its program is rewritten.
+UNKNOWN_NUMBER = ("a Python number (.item(), int(x), float(x), tolist()) that follows from the data is not known when the step is "
+                  "compiled; keep it a tensor, or give it as a size that is fixed")
 
 
 class Error(Exception):

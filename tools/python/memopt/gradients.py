@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import operator
 import threading
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ from .checks import REPLACED
 from .errors import Error, Refused
 from .places import called_from
 from .reads import unobserved
-from .rewriting import derivatives, layers, observers, sizes
+from .rewriting import derivatives, integers, layers, observers, sizes
 
 __all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
 
@@ -219,8 +220,8 @@ def _compile(model=None, **keywords):
 
 _compile.original = torch.compile
 #: What means something else while a step is traced.
-_REPLACED = [*REPLACED, *derivatives.REPLACED, *layers.REPLACED, *sizes.REPLACED, (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs),
-             (torch, "compile", _compile),
+_REPLACED = [*REPLACED, *derivatives.REPLACED, *integers.REPLACED, *layers.REPLACED, *sizes.REPLACED,
+             (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch, "compile", _compile),
              (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
                  (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
@@ -339,17 +340,54 @@ def _find_written(module: torch.fx.GraphModule, value: torch.fx.Node) -> torch.f
     return value
 
 
+_CREATORS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
+             "new_empty"}
+
+
+def _is_bare(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> bool:
+    """Whether it was made of nothing and not written to before the region, and so has no gradient of its own; nor looked at before by a
+    view that is used behind."""
+    schema = getattr(value.target, "_schema", None) if value.op == "call_function" else None
+    if schema is None or schema.name.removeprefix("aten::") not in _CREATORS:
+        return False
+    same = {value}  # with its views
+    for node in itertools.takewhile(lambda node: node is not region, graph.nodes):
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        if schema is None or not node.args or node.args[0] not in same:
+            continue
+        if schema.is_mutable:
+            return False
+        if any(result.alias_info is not None for result in schema.returns):
+            same.add(node)
+    before = {*itertools.takewhile(lambda node: node is not region, graph.nodes), region}
+    return all(user in before for view in same - {value} for user in view.users)
+
+
+def _stop_behind(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> None:
+    """What is read of a value behind a region that wrote it has no gradient: a copy of it is read, and written from there on."""
+    nodes = list(graph.nodes)
+    behind = set(nodes[nodes.index(region) + 1:])
+    with graph.inserting_after(region):
+        stopped = _detach(graph, value)
+    with graph.inserting_after(stopped):
+        copied = graph.call_function(torch.ops.aten.clone.default, (stopped,))
+    copied.meta = dict(stopped.meta)
+    value.replace_all_uses_with(copied, lambda user: user in behind)
+
+
 def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
     """Detaches what comes out of regions without gradients, in place."""
     kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
-    for node in program.graph_module.graph.nodes:
+    for node in list(program.graph_module.graph.nodes):
         if node.op != "call_function" or not _is_region(node):
             continue
         region = getattr(program.graph_module, node.args[1].target)
         for place in _writes(region):
             value = node.args[2 + place]
-            if value.meta["val"].is_floating_point() and kinds.get(_find_written(program.graph_module, value).name) not in (
-                    InputKind.BUFFER, InputKind.PARAMETER):
+            root = _find_written(program.graph_module, value)
+            if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, node, value):
+                _stop_behind(program.graph_module.graph, node, value)
+            elif value.meta["val"].is_floating_point() and kinds.get(root.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
                 raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
                               "computed; write x = x + (f(x) - x).detach() instead")
         (output,) = (n for n in region.graph.nodes if n.op == "output")

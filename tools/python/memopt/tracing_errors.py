@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .errors import Refused
+from .errors import UNKNOWN_NUMBER, Refused
 from .places import find_place, list_frames
 
 __all__ = ["find_cause", "refuse_tracing_error"]
@@ -58,8 +58,7 @@ _EXPLANATIONS = (
                  f"the size of the result of {{op}} depends on the data; {_MASK}"),
     _Explanation(lambda f: f.kind == "DataDependentOutputException" or (
                      f.kind.startswith("GuardOnDataDependent") and "Could not guard" not in f.text),
-                 "a Python number (.item(), int(x), float(x), tolist()) that follows from the data is not known when the step "
-                 "is compiled; keep it a tensor, or give it as a size that is fixed"),
+                 UNKNOWN_NUMBER),
     _Explanation(lambda f: f.kind.startswith("GuardOnDataDependent"),
                  "a branch or an assertion (if, while, assert, bool(x)) that depends on the data is not supported; compute both "
                  "sides and choose by torch.where(condition, x, y), or decide outside of the step"),

@@ -18,7 +18,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..places import place_of_node
-from . import complex_numbers, control_flow, ctc, custom_operators, fourier, linear_algebra, quantization, ragged, repetitions, statistics
+from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
+               quantization, ragged, repetitions, statistics)
 from .known import KnownValues
 
 __all__ = ["Engine", "rewrite_program"]
@@ -29,9 +30,10 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **repetitions.RULES, **statistics.RULES,
+                               **repetitions.RULES, **statistics.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
+_CASTS = {"aten::to", "aten::_to_copy", "aten::type_as"}
 _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clone"}
 #: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
 _CAUSES = {*(_RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS), *(f"aten::{name}" for name in fourier.RULES)}
@@ -87,6 +89,7 @@ class Engine:
         self._fresh = itertools.count(-1, -1)
         self._constants: dict[int, tuple[Any, torch.Tensor]] = {}  # by identity: what the program has as data
         self._parameters: dict[int, Any] = {}  # by identity
+        self._expanded: dict[int, Any] = {}  # by identity: what is the same all along its last dimension
         self.known = KnownValues()
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
@@ -118,6 +121,7 @@ class Engine:
             return
         if torch.Tag.nondeterministic_seeded in target.tags:
             return
+        self._note_expanded(target, arguments, result)
         for place, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
             if isinstance(value, torch.Tensor) and id(value) not in self._keys:
                 key = (str(target), place, self.key_of(arguments), self.key_of(tuple(sorted(keywords.items()))))
@@ -132,6 +136,7 @@ class Engine:
         for number, (value, _) in list(self._keys.items()):
             if value.untyped_storage()._cdata == storage:
                 self._keys[number] = value, next(self._fresh)
+                self._expanded.pop(number, None)
 
     def constant_of(self, value: Any) -> torch.Tensor | None:
         """The data behind a value that the program has as a constant."""
@@ -146,6 +151,21 @@ class Engine:
 
     def know_parameter(self, value: Any) -> None:
         self._parameters[id(value)] = value
+
+    def _note_expanded(self, target: Any, arguments: tuple, result: Any) -> None:
+        if not isinstance(result, torch.Tensor) or not result.dim() or result.shape[-1] == 1:
+            return
+        tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
+        made = name_of(target) in ("aten::expand", "aten::expand_as", "aten::broadcast_to") and tensors and tensors[0].dim() \
+            and tensors[0].shape[-1] == 1
+        kept = (torch.Tag.pointwise in target.tags or name_of(target) in _COPIES or name_of(target) in _CASTS) and tensors and all(
+            not value.dim() or value.shape[-1] == 1 or self.is_expanded(value) for value in tensors)
+        if made or kept:
+            self._expanded[id(result)] = result
+
+    def is_expanded(self, value: Any) -> bool:
+        """Whether it is known to be the same all along its last dimension."""
+        return id(value) in self._expanded
 
     # Nodes
 
@@ -179,6 +199,8 @@ class Engine:
         compute = self.known.prepare(node.target, arguments, keywords)
         try:
             result = self.call(node.target, arguments, keywords)
+            if isinstance(result, numbers.Number):
+                result.know(node.meta.get("val"))
         except Error as error:
             error.rephrase(lambda text: f"{front}{text}" if text == error.message and not re.match(r"\S+:\d+", text) else text)
             raise
@@ -196,6 +218,8 @@ class Engine:
     def call(self, target: Any, arguments: tuple, keywords: dict) -> Any:
         """One operator on values of any kind."""
         name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
+        if any(map(numbers.is_number, leaves)):
+            return numbers.call(self, target, arguments, keywords)
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:
             raise ragged.NotRagged("among complex numbers")
@@ -276,6 +300,8 @@ class _Anew(nn.Module):
 
     @staticmethod
     def _finish(value: Any) -> Any:
+        if isinstance(value, numbers.Number):
+            return value.tensor
         if isinstance(value, ragged.Ragged):
             raise Refused("the step returns rows that were chosen by a mask, whose number depends on the data; return all, and the mask")
         return value.tensor() if isinstance(value, ragged.Count) else complex_numbers.finish(value)

@@ -1,20 +1,25 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`int(x)` of a tensor, `int(batch.max()) + 1`, is `x.item()` while a model is traced.
+"""`int(x)` of a tensor, `int(batch.max()) + 1`, is `x.item()` while a model is traced, and `range(count)` of a number of rows that
+follows from the data is a tensor, `torch.arange(count)`, with which others are indexed.
 
-Python's `int` asks a tensor for a number of Python, which it does not have then. So modules that ask it once see another `int`,
-and the model is traced again.
+Python's `int` and `range` ask for a number of Python, which there is none of then. So modules that ask once see others, and the
+model is traced again.
 """
 
 from __future__ import annotations
 
 import builtins
+import sys
 import types
 
 import torch
+from torch.fx.experimental import symbolic_shapes
 
-__all__ = ["AskedForInteger", "replaced_integers"]
+from ..places import _is_hidden
+
+__all__ = ["AskedForInteger", "REPLACED", "replaced_integers"]
 
 
 class _Kind(type):
@@ -39,31 +44,56 @@ class _Integer(metaclass=_Kind):
     from_bytes = builtins.int.from_bytes
 
 
-class AskedForInteger(Exception):
-    """A frame has called `int` of a tensor; its module is to see the other one."""
+def _range(*arguments):
+    if len(arguments) == 1 and isinstance(arguments[0], torch.SymInt):
+        return torch.arange(arguments[0])
+    return builtins.range(*arguments)
 
-    def __init__(self, frame: types.FrameType):
-        super().__init__("int(x) of a tensor")
-        self.names = frame.f_globals
+
+_OTHERS = {"int": _Integer, "range": _range}
+
+
+class AskedForInteger(Exception):
+    """A frame has called `int` of a tensor, or `range` of a size that follows from the data; its module is to see the other one."""
+
+    def __init__(self, frame: types.FrameType, name: str = "int"):
+        super().__init__(f"{name}(x) of what follows from the data")
+        self.names, self.name = frame.f_globals, name
+
+
+def _index(size: torch.SymInt) -> int:
+    """`range(size)` asks so, and so do others, which ask again where the module has its own `range`."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
+        frame = frame.f_back
+    if frame is not None and symbolic_shapes.free_unbacked_symbols(size) and not _is_hidden(frame.f_code.co_filename) and "range" not in frame.f_globals \
+            and "range" in frame.f_code.co_names:
+        raise AskedForInteger(frame, "range")
+    return _index.original(size)
+
+
+_index.original = torch.SymInt.__index__
+#: What is replaced while a step is traced: owner, name and the other function.
+REPLACED = [(torch.SymInt, "__index__", _index)]
 
 
 class replaced_integers:
     """While entered, the modules that have asked see the other `int`."""
 
     def __init__(self):
-        self._owners: list[dict] = []
+        self._owners: list[tuple[dict, str]] = []
 
     def add(self, asked: AskedForInteger) -> bool:
         """Whether that is new."""
-        if "int" in asked.names:
+        if asked.name in asked.names:
             return False
-        asked.names["int"] = _Integer
-        self._owners.append(asked.names)
+        asked.names[asked.name] = _OTHERS[asked.name]
+        self._owners.append((asked.names, asked.name))
         return True
 
     def __enter__(self) -> replaced_integers:
         return self
 
     def __exit__(self, *_) -> None:
-        for names in self._owners:
-            names.pop("int", None)
+        for names, name in self._owners:
+            names.pop(name, None)

@@ -56,7 +56,8 @@ class Sizes:
 
 def _are_two_counts(expression: sympy.Basic) -> bool:
     return isinstance(expression, (sympy.Eq, sympy.Ne)) and all(
-        part.is_Symbol and symbolic_shapes.symbol_is_type(part, symbolic_shapes.SymT.UNBACKED_INT) for part in expression.args)
+        part.free_symbols and all(symbolic_shapes.symbol_is_type(symbol, symbolic_shapes.SymT.UNBACKED_INT) for symbol in part.free_symbols)
+        for part in expression.args)
 
 
 _COMPARISONS = {sympy.Eq: operator.eq, sympy.Ne: operator.ne, sympy.Lt: operator.lt, sympy.Le: operator.le, sympy.Gt: operator.gt,

@@ -1,13 +1,15 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Covariances, least squares, slopes of samples, values that come most often, counts, margins of several labels: by other operators."""
+"""Covariances, least squares, slopes of samples, values that come most often, counts, margins of several labels, Gaussian likelihoods: by other operators."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 __all__ = ["FUNCTIONS", "RULES"]
 
@@ -137,6 +139,18 @@ def _multilabel_margin(x, target, reduction=1):
     return each.mean() if reduction == 1 else each.sum() if reduction == 2 else each
 
 
+def _gaussian_nll(x, target, var, full=False, eps=1e-6, reduction="mean"):
+    """PyTorch's own looks at the variances behind the trace's back."""
+    var = x.new_full((), var).expand(x.shape) if isinstance(var, float) else var
+    torch._check_value((var >= 0).all(), lambda: "var has negative entry/entries")
+    if var.shape != x.shape and var.shape == x.shape[:-1]:
+        var = var.unsqueeze(-1)
+    var = var + (var.clamp(min=eps) - var).detach()
+    each = 0.5 * (var.log() + (x - target).square() / var)
+    each = each + 0.5 * math.log(2 * math.pi) if full else each
+    return each.mean() if reduction == "mean" else each.sum() if reduction == "sum" else each
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Counts
 # ----------------------------------------------------------------------------------------------------------
@@ -152,6 +166,9 @@ def _count(engine, target, arguments, keywords):
     elif weights.dtype != torch.float32:
         weights = weights.to(torch.float64)
     return torch.zeros(length, dtype=weights.dtype).index_add(0, x.to(torch.int64), weights)
+
+
+FUNCTIONS[F.gaussian_nll_loss] = _gaussian_nll
 
 
 def _rule(function):

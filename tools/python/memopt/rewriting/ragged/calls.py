@@ -21,7 +21,7 @@ __all__ = ["RULES", "call"]
 #: By the operator's name.
 _OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **shapes.RULES, **layers.RULES}
 _ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.true_divide,
-               operator.floordiv: torch.floor_divide, torch.sym_float: lambda value: value.to(torch.get_default_dtype()),
+               operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, torch.sym_float: lambda value: value.to(torch.get_default_dtype()),
                torch.sym_max: lambda a, b: a.clamp(min=b) if isinstance(a, torch.Tensor) else b.clamp(min=a),
                torch.sym_min: lambda a, b: a.clamp(max=b) if isinstance(a, torch.Tensor) else b.clamp(max=a)}
 _COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}

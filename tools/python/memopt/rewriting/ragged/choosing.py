@@ -23,7 +23,7 @@ def _choose(engine: Any, x: Any, mask: torch.Tensor, at: int) -> Ragged:
     if isinstance(x, Ragged):
         raise NotRagged("once more, by another mask")
     full = x.flatten(at, at + rank - 1) if rank != 1 else x
-    return Ragged(fill_rows(full, at, valid), at, valid, key)
+    return Ragged(fill_rows(full, at, valid), at, valid, key, mask.shape[-1] if engine.is_expanded(mask) else 1)
 
 
 def _choose_again(engine: Any, x: Ragged, mask: Ragged, at: int) -> Ragged:

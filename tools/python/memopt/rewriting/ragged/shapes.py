@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from .values import Count, NotRagged, Ragged, align_all, bind, compact, find_rows, list_dims, plain, plain_all, wrap_dim
+from .values import Count, NotRagged, Ragged, align_all, bind, compact, fill_rows, find_rows, list_dims, plain, plain_all, wrap_dim
 
 __all__ = ["RULES"]
 
@@ -77,8 +77,21 @@ def _reshape(engine, x: Ragged, sizes: list[int]) -> Ragged:
         if after == before and size != 1 and size % x.bound == 0:  # rows with what lies behind them
             valid = x.valid[:, None].expand(x.bound, size // x.bound).reshape(-1)
             return Ragged(full, dim, valid, engine.intern("flat", x.key, size // x.bound))
+        if after == before and 0 < size < x.bound and x.bound % size == 0 and x.full.shape[x.dim + 1:].numel() == 1:
+            return _group(engine, x, sizes, dim, size)
         after *= size
     raise NotRagged("in another shape")
+
+
+def _group(engine, x: Ragged, sizes: list[int], dim: int, count: int) -> Ragged:
+    """Elements by elements that follow each other: `x[mask].view(-1, 4)`."""
+    size = x.bound // count
+    if x.alike % size == 0:  # the mask chooses groups
+        full, valid = x.full.reshape(sizes), x.valid.reshape(count, size)[:, 0]
+        return Ragged(full, dim, valid, engine.intern("groups", x.key, size))
+    full = compact(x).reshape(sizes)
+    valid = torch.arange(count) < torch.div(x.count(), size, rounding_mode="floor")
+    return Ragged(fill_rows(full, dim, valid), dim, valid, engine.intern("groups in front", x.key, size))
 
 
 def _flatten(engine, target, arguments, keywords):
@@ -96,6 +109,13 @@ def _expand(engine, target, arguments, keywords):
     dim = next(place for place, size in enumerate(sizes) if isinstance(size, Count))
     count = sizes[dim]
     return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
+
+
+def _pad(engine, target, arguments, keywords):
+    x, pads = arguments[:2]
+    if x.full.dim() - len(pads) // 2 <= x.dim and any(pads[2 * (x.full.dim() - 1 - x.dim):][:2]):
+        raise NotRagged("with others in front or behind")
+    return x.with_full(target(x.full, *arguments[1:], **keywords))
 
 
 def _cat(engine, target, arguments, keywords):
@@ -173,7 +193,7 @@ RULES = {
     "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
-    "expand": _expand, "cat": _cat, "concat": _cat, "stack": _stack,
+    "expand": _expand, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
                      "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),

@@ -19,17 +19,18 @@ class NotRagged(Exception):
 
 
 class Ragged:
-    """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`."""
+    """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`. Each `alike` entries in
+    a row count together, as where a mask of rows was expanded over their elements."""
 
-    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any):
-        self.full, self.dim, self.valid, self.key = full, dim, valid, key
+    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1):
+        self.full, self.dim, self.valid, self.key, self.alike = full, dim, valid, key, alike
 
     @property
     def bound(self) -> int:
         return self.full.shape[self.dim]
 
     def with_full(self, full: torch.Tensor, dim: int | None = None) -> Ragged:
-        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key)
+        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike)
 
     def spread(self, rank: int | None = None, dim: int | None = None) -> torch.Tensor:
         """`valid`, to be broadcast with the tensor."""

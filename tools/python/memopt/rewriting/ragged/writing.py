@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from .choosing import find_places, is_mask, replace_known_masks
-from .values import NotRagged, Ragged, align, align_all, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
+from .values import NotRagged, Ragged, align, align_all, compact, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
 
 aten = torch.ops.aten
 
@@ -21,7 +21,8 @@ def _index_put(engine, target, arguments, keywords):
     given = [index for index in indices if index is not None]
     is_in_place = target._schema.name.endswith("_")
     if isinstance(x, Ragged):
-        result = _write_among(engine, x, indices, values, accumulate)
+        by_number = all(index is not None and not is_mask(index) for index in indices)
+        result = (_write_numbered if by_number else _write_among)(engine, x, indices, values, accumulate)
         return x.with_full(x.full.copy_(result) if is_in_place else result)
     if not any(map(is_ragged, [*given, values])):
         return target(x, indices, values, accumulate)
@@ -46,6 +47,16 @@ def _write_among(engine, x, indices, values, accumulate):
     if isinstance(values, Ragged):
         values = align(engine, values, like).full
     return torch.where(like.spread(), x.full + values if accumulate else values.to(x.full.dtype), x.full)
+
+
+def _write_numbered(engine, x, indices, values, accumulate):
+    """Into those rows that have these numbers among them."""
+    if x.dim or not isinstance(indices[0], Ragged):
+        raise NotRagged("into them")
+    number = indices[0].full
+    number = torch.where(number < 0, number + x.count(), number).clamp(0, x.bound - 1)
+    place = compact(x.with_full(torch.arange(x.bound), 0)).index_select(0, number)
+    return _write_rows(engine, x.full, [indices[0].with_full(place), *indices[1:]], values, accumulate)
 
 
 def _write_mask(engine, x, mask, at, values, accumulate):

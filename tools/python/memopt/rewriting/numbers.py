@@ -1,0 +1,149 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Numbers of Python that follow from the data, `place = int(self.place)`: tensors of one element in the program.
+
+    self.queue[:, place:place + 4] = keys.T
+    self.place[0] = (place + 4) % self.queue.shape[1]
+
+While the model is traced, a slice that begins at such a number and has a known length is a list of places, and an index to write at is a
+tensor. What else depends on the number, arithmetic and operators that take a scalar, is rewritten here.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx.experimental import symbolic_shapes
+from torch.utils import _pytree as pytree
+
+from ..errors import UNKNOWN_NUMBER, Refused
+
+__all__ = ["Number", "RULES", "call", "is_number", "narrow", "take_slice", "write"]
+
+_ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.true_divide,
+               operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, operator.neg: torch.neg, operator.pow: torch.pow,
+               torch.sym_max: torch.maximum, torch.sym_min: torch.minimum, torch.sym_float: lambda x: x.to(torch.get_default_dtype())}
+_COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
+
+
+class Number:
+    """A number as a tensor of one element; `value` is what the program says that it is, as where it is the size of another tensor."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+        self.value: int | None = None
+
+    def know(self, traced: Any) -> None:
+        """From the number of the trace that the program is of."""
+        if isinstance(traced, torch.SymInt):
+            known = traced.node.shape_env.simplify(traced.node.expr)
+            self.value = int(known) if known.is_number else None
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Number)
+
+
+def _as_tensor(value: Any) -> Any:
+    if isinstance(value, Number):
+        return value.tensor
+    return value.tensor() if hasattr(value, "rows") else value
+
+
+def _item(engine, target, arguments, keywords):
+    x = arguments[0]
+    return Number(x.detach().reshape(())) if isinstance(x, torch.Tensor) else target(x)
+
+
+def _scalar_tensor(value: Number, keywords: dict) -> torch.Tensor:
+    return value.tensor.to(keywords.get("dtype") or torch.get_default_dtype())
+
+
+def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
+    """An operator with numbers among its arguments."""
+    if target in _COMPARISONS:
+        return True  # what torch.export asserts; a branch is none of these
+    if target in _ARITHMETIC:
+        values = [_as_tensor(value) for value in arguments]
+        if target in (torch.sym_max, torch.sym_min):
+            values = [torch.as_tensor(value) for value in values]
+        return Number(_ARITHMETIC[target](*values))
+    name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
+    if name == "scalar_tensor":
+        return _scalar_tensor(arguments[0], keywords)
+    if name == "select" and isinstance(arguments[0], torch.Tensor) and isinstance(arguments[2], Number) and isinstance(arguments[1], int):
+        x, dim, place = arguments
+        place = torch.where(place.tensor < 0, place.tensor + x.shape[dim], place.tensor)
+        return x.index_select(dim, place.reshape(1)).squeeze(dim)
+    numbers = [value for value in pytree.tree_leaves((arguments, keywords)) if isinstance(value, Number)]
+    if name in ("fill", "fill_"):
+        x, value = arguments[0], _as_tensor(arguments[1])
+        return engine.call(torch.ops.aten.copy_.default if name == "fill_" else torch.ops.aten.copy.default, (x, value), {})
+    if torch.Tag.pointwise in getattr(target, "tags", ()):
+        overloads = getattr(torch.ops.aten, name)
+        arguments = tuple(map(_as_tensor, arguments))
+        tensors = "Tensor" if "Tensor" in overloads.overloads() else "default"
+        return engine.call(getattr(overloads, tensors), arguments, keywords)
+    if all(number.value is not None for number in numbers):
+        arguments, keywords = pytree.tree_map_only(Number, lambda number: number.value, (arguments, keywords), is_leaf=is_number)
+        return engine.call(target, arguments, keywords)
+    raise Refused(UNKNOWN_NUMBER)
+
+
+#: What makes numbers.
+RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item}
+
+
+# ----------------------------------------------------------------------------------------------------------
+# While a model is traced
+# ----------------------------------------------------------------------------------------------------------
+
+def _follows_from_data(value: Any) -> bool:
+    return isinstance(value, torch.SymInt) and bool(symbolic_shapes.free_unbacked_symbols(value))
+
+
+def _find_length(part: slice) -> int | None:
+    """Of a slice that begins at a number which follows from the data, where that is known."""
+    if not _follows_from_data(part.start) or part.stop is None or part.step not in (None, 1):
+        return None
+    length = part.stop - part.start
+    return length if isinstance(length, int) else length.node.maybe_as_int()
+
+
+def _list_places(first: Any, length: int) -> torch.Tensor:
+    return torch.arange(length) + torch.scalar_tensor(first, dtype=torch.int64)
+
+
+def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
+    """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data; others beside it are left to
+    PyTorch, for they would be others beside a tensor."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    lengths = {place: 1 if _follows_from_data(part) else _find_length(part) for place, part in enumerate(parts)
+               if _follows_from_data(part) or isinstance(part, slice) and _find_length(part) is not None}
+    others = [part for place, part in enumerate(parts) if place not in lengths]
+    if len(lengths) != 1 or not all(part is Ellipsis or isinstance(part, slice) and part == slice(None) for part in others):
+        return function(x, index, value)
+    ((place, length),) = lengths.items()
+    part = parts[place]
+    behind = len(parts) - place - 1 if Ellipsis in others and parts.index(Ellipsis) < place else x.dim() - place - 1
+    if not isinstance(part, slice) and isinstance(value, torch.Tensor) and value.dim() > behind:
+        value = value.unsqueeze(value.dim() - behind)
+    parts[place] = _list_places(part.start if isinstance(part, slice) else part, length)
+    return function(x, tuple(parts), value)
+
+
+def take_slice(function: Any, x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor:
+    """A slice that begins at a number which follows from the data, and has a known length."""
+    length = _find_length(slice(start, stop, step))
+    return function(x, dim, start, stop, step) if length is None else x.index_select(dim, _list_places(start, length))
+
+
+def narrow(function: Any, x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
+    """`narrow` from a place in a tensor, or from a number that follows from the data."""
+    if not isinstance(start, torch.Tensor) and not _follows_from_data(start) or not isinstance(length, int):
+        return function(x, dim, start, length)
+    first = start.reshape(()) if isinstance(start, torch.Tensor) else torch.scalar_tensor(start, dtype=torch.int64)
+    return x.index_select(dim, torch.arange(length) + torch.where(first < 0, first + x.shape[dim], first))
