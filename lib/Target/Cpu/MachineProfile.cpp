@@ -206,7 +206,8 @@ static bool hasShortVectors(StringRef processor) {
     return false;
   SmallVector<StringRef> features;
   llvm::X86::getFeaturesForCPU(processor, features);
-  return !llvm::is_contained(features, "avx512f");
+  // Some processors are listed with what implies avx512f alone.
+  return llvm::none_of(features, [](StringRef name) { return name.starts_with("avx512"); });
 }
 
 const MachineProfile &MachineProfile::getShipped(StringRef processor) {
