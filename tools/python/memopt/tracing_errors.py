@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
-
 from .errors import UNKNOWN_NUMBER, Refused
 from .places import find_place, list_frames
 
