@@ -97,8 +97,7 @@ private:
   }
 
   void measure(const Way &way, const RankStep &step) {
-    bool flies = llvm::any_of(step.ops, [](const RankOp &op) { return op.isInFlight; });
-    RankStepTime time = simulateRanks(step.ops, network, way.ranks, flies ? asCompiled : 0);
+    RankStepTime time = simulateRanks(step.ops, network, way.ranks, asCompiled);
     Result result{way};
     for (const auto &[space, bytes] : step.peaks)
       if (space == "device")

@@ -93,7 +93,7 @@ struct CpuTarget : TargetAttrInterface::ExternalModel<CpuTarget, CpuAttr> {
   bool mayWriteOverRows(Attribute self) const { return !cast<CpuAttr>(self).getReference(); }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    return [profile = getProfile(self)](const Work &work) { return profile.getSeconds(work); };
+    return getProfile(self).getCostFunction();
   }
 };
 } // namespace

@@ -208,8 +208,8 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   bool mayWriteOverRows(Attribute) const { return true; }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    return [profile = MachineProfile::of(cast<CudaAttr>(self).getProfile(), MachineProfile())](
-               const Work &work) { return profile.getSeconds(work); };
+    return MachineProfile::of(cast<CudaAttr>(self).getProfile(), MachineProfile())
+        .getCostFunction();
   }
 
 private:

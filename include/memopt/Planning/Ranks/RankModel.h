@@ -101,8 +101,8 @@ inline constexpr int64_t asCompiled = -1;
 
 /// The step of one rank, where all are alike. Collectives begin in the order of the list, one at a
 /// time. `asCompiled` waits at once for what is not in flight. With `ahead` 0 each is waited for at
-/// once. Otherwise up to `ahead` of them are begun early, as soon as their operands are there, before the one in front has been waited for; each is
-/// waited for where it is needed.
+/// once. Otherwise up to `ahead` of them are begun early, as soon as their operands are there,
+/// before the one in front has been waited for; each is waited for where it is needed.
 RankStepTime simulateRanks(llvm::ArrayRef<RankOp> step, const RankNetwork &network, int64_t ranks,
                            int64_t ahead);
 

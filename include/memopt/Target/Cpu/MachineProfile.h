@@ -27,8 +27,8 @@
 
 namespace mlir::memopt {
 
-/// What a machine does in a second, all of its threads together. The defaults are one of two shipped
-/// profiles: two cores with 512-bit vectors.
+/// What a machine does in a second, all of its threads together. The defaults are one of two
+/// shipped profiles: two cores with 512-bit vectors.
 struct MachineProfile {
   std::string machine = "two cores of an AMD EPYC 9004 (shipped)"; ///< for people
   int64_t threads = 2;                                             ///< that the rates are of
@@ -58,6 +58,10 @@ struct MachineProfile {
   double convolutionSeconds = 1.2e-5; ///< to start a convolution, which packs its weights first
 
   double getSeconds(const Work &work) const;
+  /// The same, on a copy of the profile.
+  std::function<double(const Work &)> getCostFunction() const {
+    return [profile = *this](const Work &work) { return profile.getSeconds(work); };
+  }
 
   llvm::json::Object toJson() const;
   /// Fails, naming the key, what is expected and what was found.

@@ -1,7 +1,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Covariances, least squares, slopes of samples, values that come most often, counts, margins of several labels, Gaussian likelihoods: by other operators."""
+"""Covariances, least squares, slopes of samples, values that come most often, counts, margins of several labels, Gaussian
+likelihoods: by other operators."""
 
 from __future__ import annotations
 
