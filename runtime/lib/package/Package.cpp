@@ -17,9 +17,6 @@ using namespace memopt;
 /// What a device's image was assembled from.
 static constexpr const char *sourceFile = "kernels.ptx";
 
-/// Far above what a program of many thousand instructions needs.
-static constexpr size_t maxManifestBytes = size_t(256) << 20;
-
 //===----------------------------------------------------------------------===//
 // The program
 //===----------------------------------------------------------------------===//

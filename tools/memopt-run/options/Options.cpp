@@ -7,9 +7,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-run/options/OptionRules.h"
+#include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/base/Text.h"
 #include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt-runtime/package/Manifest.h"
 #include "options/OptionTable.h"
 #include <algorithm>
 #include <cerrno>
@@ -234,7 +236,10 @@ static const std::vector<OptionGroup> &getGroups() {
       {"Program and device",
        {{"--mode", "train|eval", "eval: the forward pass only, outputs averaged over the data",
          setMode},
-        {"--device", "cpu|cuda", "where to run (default cpu)", setText(&RunOptions::device)},
+        {"--device", "cpu|cuda",
+         "where to run (default: the device that the package is for; cpu for a model that is yet "
+         "to be compiled)",
+         setText(&RunOptions::device)},
         {"-o", "NAME.memopt", "keep the package that a model is compiled into",
          setText(&RunOptions::packagePath)},
         {"--describe-device", "FILE",
@@ -529,6 +534,23 @@ static Status checkRest(const RunOptions &options) {
                   "comes too late: " + quote(options.model) + " is compiled already");
 }
 
+/// Where a run that is not told so takes place: on the device that its package is for. Empty where
+/// the package cannot be read, which loading it will explain.
+static std::string findDevice(const RunOptions &options) {
+  constexpr std::string_view target = "--target=";
+  if (needsCompilation(options.model)) {
+    for (const std::string &option : options.compileOptions)
+      if (startsWith(option, target))
+        return option.substr(target.size());
+    return "";
+  }
+  StatusOr<std::string> text = readFile(options.model + "/" + manifestFile, maxManifestBytes);
+  if (!text.isOk())
+    return "";
+  StatusOr<Manifest> manifest = parseManifest(*text);
+  return manifest.isOk() ? manifest->target.name : "";
+}
+
 StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &arguments) {
   RunOptions options;
   for (options::OptionReader reader(getTable(), arguments); !reader.isAtEnd();) {
@@ -537,6 +559,9 @@ StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &argume
   }
   if (options.isHelp || options.isVersion)
     return options;
+  if (!options.isGiven("--device"))
+    if (std::string device = findDevice(options); !device.empty())
+      options.device = device;
   MEMOPT_RETURN_IF_ERROR(checkTogether(options));
   if (options.description.empty())
     MEMOPT_RETURN_IF_ERROR(checkRest(options));

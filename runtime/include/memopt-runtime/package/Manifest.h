@@ -271,6 +271,9 @@ struct Manifest {
   std::string describeInstruction(int64_t index) const;
 };
 
+/// A larger file is no manifest: far above what a program of many thousand instructions needs.
+constexpr size_t maxManifestBytes = size_t(256) << 20;
+
 /// Reads and checks the text of a manifest.
 StatusOr<Manifest> parseManifest(std::string_view text);
 
