@@ -49,6 +49,13 @@ Status ProgramSet::addSession(std::shared_ptr<const Package> package) {
   return Status::ok();
 }
 
+StatusOr<DeviceOverhead> ProgramSet::measureDeviceOverhead() const {
+  MEMOPT_ASSIGN_OR_RETURN(DeviceOverhead whole, first().measureDeviceOverhead());
+  for (size_t number = 1; number < sessions.size(); ++number)
+    sessions[number]->addPreparationTo(whole);
+  return whole;
+}
+
 std::optional<size_t> ProgramSet::find(const std::string &name) const {
   for (size_t number = 0; number < sessions.size(); ++number)
     if (sessions[number]->getPackage().getName() == name)

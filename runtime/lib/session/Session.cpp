@@ -67,6 +67,7 @@ Status Session::prepareProgram(const LibraryCallFactory &createCall) {
   const Manifest &manifest = getManifest();
   overhead.context = device->getContextBytes();
   MEMOPT_ASSIGN_OR_RETURN(takenBytes, device->getTakenBytes());
+  takenBefore = takenBytes;
   if (!manifest.target.image.empty()) {
     const DeviceProgram *partner = options.partner ? options.partner->parts->device.get() : nullptr;
     MEMOPT_ASSIGN_OR_RETURN(parts->device,
@@ -130,6 +131,14 @@ StatusOr<DeviceOverhead> Session::measureDeviceOverhead() const {
   DeviceOverhead measured = overhead;
   measured.steps = now - takenBytes;
   return measured;
+}
+
+void Session::addPreparationTo(DeviceOverhead &whole) const {
+  whole.modules += overhead.modules;
+  whole.libraryCalls += overhead.libraryCalls;
+  whole.ranks += overhead.ranks;
+  whole.graphs += overhead.graphs;
+  whole.steps -= takenBytes - takenBefore;
 }
 
 /// Runs the program once to write down what it puts into streams; nothing of it is done. A step

@@ -44,6 +44,8 @@ public:
 
   /// What the largest program needs, by space.
   BytesBySpace getArenaBytes() const { return arenaBytes; }
+  /// What all programs together take of the device beside the arena.
+  StatusOr<DeviceOverhead> measureDeviceOverhead() const;
 
 private:
   ProgramSet(Device &device, LibraryCallFactory createCall, SessionOptions options)

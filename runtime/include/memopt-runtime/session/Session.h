@@ -220,6 +220,9 @@ public:
   int64_t getResidentArenaBytes() const { return arenas.getResidentBytes(); }
   /// What is taken of the device beside the arena, all zeros on the cpu; `steps` counts up to now.
   StatusOr<DeviceOverhead> measureDeviceOverhead() const;
+  /// Counts what this session was prepared with among its parts, no longer among the steps of a
+  /// session that was there before.
+  void addPreparationTo(DeviceOverhead &whole) const;
   /// What this machine lacks that would make the session faster, a sentence each.
   std::vector<std::string> getNotices() const { return arenas.getNotices(); }
 
@@ -287,7 +290,8 @@ private:
   memopt_step frame{};
   Device *device = nullptr;
   DeviceOverhead overhead;
-  int64_t takenBytes = 0; ///< of the device, when that was last measured
+  int64_t takenBefore = 0; ///< of the device, before this session was prepared
+  int64_t takenBytes = 0;  ///< of the device, when that was last measured
   std::string replayRefusal;
   BytesBySpace usedBytes{};
   /// Variables of this program alone, which others write over, with their values.
