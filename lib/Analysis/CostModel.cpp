@@ -12,9 +12,42 @@
 
 using namespace mlir;
 using namespace mlir::memopt;
+namespace planning = ::memopt::planning;
 
 static int64_t toNanoseconds(double seconds) {
   return std::max<int64_t>(1, std::llround(seconds * 1e9));
+}
+
+CostModel::CostModel(ModuleOp module) : secondsOf(getTarget(module).getCostFunction()) {
+  auto levels = module->getAttrOfType<NetworkAttr>(MemoptDialect::kNetworkAttr);
+  if (!levels)
+    return;
+  for (auto [members, latency, rate] :
+       llvm::zip_equal(levels.getMembers(), levels.getLatency(), levels.getRate()))
+    network.levels.push_back(
+        {members, {static_cast<double>(latency) * 1e-9, static_cast<double>(rate)}});
+}
+
+/// What sending takes; zero for what stays on its rank, and for what is no collective.
+template <typename OpTy>
+static double getSendingSeconds(const planning::RankNetwork &network, OpTy op, Value result) {
+  if (op.getKind() == CollectiveKind::OwnShard)
+    return 0;
+  // As many bytes go out of each rank for a gathered tensor as for one whose parts change places.
+  auto kind = op.getKind() == CollectiveKind::AllReduce ? planning::RankOpKind::AllReduce
+                                                        : planning::RankOpKind::AllGather;
+  int64_t whole =
+      std::max(getTensorBytes(op.getInput().getType()), getTensorBytes(result.getType()));
+  return planning::getCollectiveSeconds(network, op.getRanksAttr().getInt(), kind, whole);
+}
+
+double CostModel::getSeconds(Operation *instruction) const {
+  double seconds = secondsOf(cast<InstructionOpInterface>(instruction).getWork());
+  if (auto op = dyn_cast<CollectiveOp>(instruction))
+    return std::max(seconds, getSendingSeconds(network, op, op.getResult()));
+  if (auto op = dyn_cast<CollectiveStartOp>(instruction))
+    return std::max(seconds, getSendingSeconds(network, op, op.getWait().getResult()));
+  return seconds;
 }
 
 int64_t CostModel::getNanoseconds(Operation *instruction) const {

@@ -129,6 +129,9 @@ static constexpr OptionRow kRanks[] = {
      "order of its own"},
     {"overlap-collectives", "on|off", "on",
      "with --target=cpu: send between ranks beside computation, or in turn with it"},
+    {"network", "FILE.json", "",
+     "what connects the ranks, as memopt-plan reads it: collectives are planned and predicted by "
+     "its latencies and rates (default: as copies in memory)"},
 };
 
 static constexpr OptionRow kOutput[] = {

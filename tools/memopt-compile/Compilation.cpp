@@ -405,7 +405,22 @@ StatusCode Compilation::checkForeignCalls() {
   return StatusCode::BadInput;
 }
 
+/// Latencies in whole nanoseconds, rates in whole bytes a second.
+static mlir::memopt::NetworkAttr describeNetwork(MLIRContext *context,
+                                                 const ::memopt::planning::RankNetwork &network) {
+  SmallVector<int64_t> members, latencies, rates;
+  for (const ::memopt::planning::RankLevel &level : network.levels) {
+    members.push_back(level.members);
+    latencies.push_back(std::llround(level.link.latency * 1e9));
+    rates.push_back(std::max<int64_t>(1, std::llround(std::min(level.link.bytesPerSecond, 1e18))));
+  }
+  return mlir::memopt::NetworkAttr::get(context, members, latencies, rates);
+}
+
 void Compilation::setTarget() {
+  if (!options.network.levels.empty())
+    (*module)->setAttr(mlir::memopt::MemoptDialect::kNetworkAttr,
+                       describeNetwork(&context, options.network));
   if (options.device) {
     (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
                        options.device->toAttribute(&context));

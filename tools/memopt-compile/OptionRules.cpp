@@ -72,6 +72,7 @@ static constexpr Rule kRules[] = {
     {"zero-stage", hasRanks, "needs --ranks=N, among whom it shares out"},
     {"sync-batch-norm", hasRanks, "needs --ranks=N, over whose samples it takes statistics"},
     {"reduce", hasRanks, "needs --ranks=N, over whom it adds up"},
+    {"network", hasRanks, "needs --ranks=N, whom it connects"},
     {"overlap-collectives", hasRanks, "needs --ranks=N, between whom it sends"},
     {"accumulate-dtype", accumulates,
      "is of gradients that are accumulated: it needs --accumulative-counts=K or "

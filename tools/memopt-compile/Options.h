@@ -10,6 +10,7 @@
 #define MEMOPT_TOOLS_COMPILE_OPTIONS_H
 
 #include "memopt/Pipelines/Pipelines.h"
+#include "memopt/Planning/Ranks/RankModel.h"
 #include "memopt/Search/FormSearch.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
 #include "memopt/Target/Cuda/DeviceDescription.h"
@@ -52,6 +53,7 @@ struct CompileOptions {
   double learningRate = 0.0;
   std::optional<mlir::memopt::MachineProfile> profile;   ///< none: the shipped one
   std::optional<mlir::memopt::DeviceDescription> device; ///< none: a processor
+  ::memopt::planning::RankNetwork network;               ///< without levels where none is given
   bool isCalibration = false;                            ///< write a profile, compile no model
   bool isDeviceCalibrated = false;                       ///< of the device at hand
   std::string calibrationPath;

@@ -9,6 +9,7 @@
 #include "OptionGroups.h"
 
 #include "memopt-runtime/interface/PackageFormat.h"
+#include "memopt/Planning/Ranks/RankFile.h"
 #include "memopt/Transforms/Optimizers/Optimizers.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -149,6 +150,19 @@ static llvm::Error fillLossScale(const CommandLine &line, CompileOptions &option
 // Batches and ranks
 //===----------------------------------------------------------------------===//
 
+static llvm::Error fillNetwork(const CommandLine &line, CompileOptions &options) {
+  if (!line.isSet("network"))
+    return llvm::Error::success();
+  auto network = ::memopt::planning::readRankNetwork(line.get("network"));
+  if (!network)
+    return invalid("--network: " + llvm::toString(network.takeError()));
+  if (std::optional<int64_t> group = network->findPartialGroup(options.pipeline.ranks))
+    return invalid("--network: --ranks expects whole groups of " + llvm::Twine(*group) +
+                   " ranks, as the file says, found " + llvm::Twine(options.pipeline.ranks));
+  options.network = std::move(*network);
+  return llvm::Error::success();
+}
+
 static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
   if (llvm::Error error = fillCount(line, "ranks", options.pipeline.ranks))
     return error;
@@ -171,7 +185,7 @@ static llvm::Error fillRanks(const CommandLine &line, CompileOptions &options) {
                    ": gradients that overflow are looked for in whole ones; use --zero-stage=0 "
                    "with --precision=fp16");
   options.pipeline.zeroStage = stage;
-  return llvm::Error::success();
+  return fillNetwork(line, options);
 }
 
 static llvm::Error fillBatches(const CommandLine &line, CompileOptions &options) {

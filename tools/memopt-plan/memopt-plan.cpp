@@ -231,8 +231,11 @@ static int runRanks(const char *program, const Arguments &arguments) {
     if (std::optional<int64_t> group = network->findPartialGroup(ranks))
       return usageError("--ranks is " + Twine(ranks) + ", expected whole groups of " +
                         Twine(*group) + " ranks, as " + arguments.network + " says");
-  if (arguments.command == "sweep")
-    return runRankSweep(program, arguments.sweep, *network);
+  if (arguments.command == "sweep") {
+    RankSweepOptions sweep = arguments.sweep;
+    sweep.compileOptions.push_back("--network=" + arguments.network); // it plans for the same
+    return runRankSweep(program, sweep, *network);
+  }
   llvm::Expected<RankStep> step = readRankStep(arguments.input);
   if (!step)
     return inputError(step.takeError());

@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What an instruction does (Work) by what the module's target makes of it.
+// What an instruction does (Work) by what the module's target makes of it; a collective by what the
+// module's network takes to send it, where the module names one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +15,7 @@
 #define MEMOPT_ANALYSIS_COSTMODEL_H
 
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Planning/Ranks/RankModel.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -23,13 +25,11 @@ namespace mlir::memopt {
 
 class CostModel {
 public:
-  /// For the target that the module names.
-  explicit CostModel(ModuleOp module) : secondsOf(getTarget(module).getCostFunction()) {}
+  /// For the target and the network that the module names.
+  explicit CostModel(ModuleOp module);
 
   /// Predicted seconds of one execution; of an instruction with bodies, what it takes besides them.
-  double getSeconds(Operation *instruction) const {
-    return secondsOf(cast<InstructionOpInterface>(instruction).getWork());
-  }
+  double getSeconds(Operation *instruction) const;
   /// The same in whole nanoseconds, at least 1, for solvers.
   int64_t getNanoseconds(Operation *instruction) const;
   /// The same for a transfer of so many bytes.
@@ -37,6 +37,7 @@ public:
 
 private:
   std::function<double(const Work &)> secondsOf;
+  ::memopt::planning::RankNetwork network; ///< without levels where the module names none
 };
 
 } // namespace mlir::memopt

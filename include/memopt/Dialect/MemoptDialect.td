@@ -59,6 +59,8 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kPlannedAttr = "memopt.planned";
     /// On modules: the machine that they are compiled for, a TargetAttrInterface.
     static constexpr llvm::StringLiteral kTargetAttr = "memopt.target";
+    /// On modules: what connects the ranks that they are compiled for, a NetworkAttr.
+    static constexpr llvm::StringLiteral kNetworkAttr = "memopt.network";
     /// On modules: what fusing convolutions and batch norms did, a dictionary {fused = [module, ...], refused = {module =
     /// reason, ...}, result_bytes, filter_bytes}.
     static constexpr llvm::StringLiteral kEfficientConvBnEvalAttr = "memopt.efficient_conv_bn_eval";
@@ -125,6 +127,22 @@ def Memopt_PlannedAttr : AttrDef<Memopt_Dialect, "Planned"> {
     int64_t getArenaBytesOf(Space space) const { return getArenaBytes()[static_cast<size_t>(space)]; }
     int64_t getLowerBoundOf(Space space) const { return getLowerBoundBytes()[static_cast<size_t>(space)]; }
   }];
+}
+
+def Memopt_NetworkAttr : AttrDef<Memopt_Dialect, "Network"> {
+  let mnemonic = "network";
+  let summary = "What connects ranks, on the module";
+  let description = [{
+    By level, from the inside out (the ranks of a host, the hosts of a rack): members, at most; nanoseconds before a
+    message's first byte; bytes a second of one rank in one direction. The last level has no end. Without the attribute
+    a collective is predicted as its bytes in memory.
+
+    Example: `memopt.network = #memopt.network<members = [8, 1], latency = [6000, 12000], rate = [400000000000, 45000000000]>`
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$members, ArrayRefParameter<"int64_t">:$latency,
+    ArrayRefParameter<"int64_t">:$rate);
+  let assemblyFormat = "`<` struct(custom<Numbers>($members), custom<Numbers>($latency), custom<Numbers>($rate)) `>`";
+  let genVerifyDecl = 1;
 }
 
 //===----------------------------------------------------------------------===//

@@ -104,6 +104,8 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return expect(isa<StringAttr>(value), "a string");
   if (name == kTargetAttr)
     return expect(isa<TargetAttrInterface>(value), "a target such as #memopt.cpu");
+  if (name == kNetworkAttr)
+    return expect(isa<NetworkAttr>(value), "a #memopt.network");
   if (name == kEfficientConvBnEvalAttr)
     return expect(isEfficientConvBnEval(value),
                   "a dictionary {fused, refused, result_bytes, filter_bytes}");
@@ -231,6 +233,21 @@ LogicalResult PlannedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       if (number < 0)
         return emitError() << "bytes must not be negative, found " << number;
   }
+  return success();
+}
+
+LogicalResult NetworkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  ArrayRef<int64_t> members, ArrayRef<int64_t> latency,
+                                  ArrayRef<int64_t> rate) {
+  if (members.empty() || latency.size() != members.size() || rate.size() != members.size())
+    return emitError() << "expects members, latency and rate of each level, found "
+                       << members.size() << ", " << latency.size() << " and " << rate.size();
+  for (int64_t number : llvm::concat<const int64_t>(members, rate))
+    if (number < 1)
+      return emitError() << "members and rates must be positive, found " << number;
+  for (int64_t number : latency)
+    if (number < 0)
+      return emitError() << "a latency must not be negative, found " << number;
   return success();
 }
 

@@ -72,6 +72,7 @@ COMPILE = {
     "--frontier-output": (["--frontier-output=x"], "--frontier-output needs --frontier=N"),
     "--zero-stage": (["--zero-stage=2"], "--zero-stage needs --ranks=N"),
     "--reduce": (["--reduce=nccl"], "--reduce needs --ranks=N"),
+    "--network": (["--network=x.json"], "--network needs --ranks=N, whom it connects"),
     "--overlap-collectives": (["--overlap-collectives=off"], "--overlap-collectives needs --ranks=N"),
     "--matmul-precision": (["--matmul-precision=high"], "--matmul-precision is for --target=cuda"),
     "--conv-precision": (["--conv-precision=highest"], "--conv-precision is for --target=cuda"),

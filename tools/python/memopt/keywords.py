@@ -13,8 +13,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from .errors import BadInput
+from .tools import find_compiler
 
-__all__ = ["write_budget", "write_options", "write_options_as_keywords"]
+__all__ = ["write_budget", "write_options"]
 
 #: What this package gives memopt-compile itself, or has no use for, and where it is found instead.
 _OWN_OPTIONS = {
@@ -58,17 +59,10 @@ _ELSEWHERE = {
 _FLAGS = {"reference", "sync-batch-norm"}
 _MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval", "tile"}
 _NO_MODULES = ("all", "off", "head", "segments:", "head:")  # what may stand in place of a name
-_OPTION = re.compile(r"(?<![\w/.-])--?([a-z][a-z0-9-]*)(=?)")
-
-
-def write_options_as_keywords(text: str) -> str:
-    """A text about options of memopt-compile (`--device-memory`) as one about keywords (`device_memory=`)."""
-    return _OPTION.sub(lambda found: found[1].replace("-", "_") + "=", text)
 
 
 @functools.cache
 def _list_options() -> frozenset[str]:
-    from .tools import find_compiler  # which needs this module for its messages
     said = subprocess.run([str(find_compiler()), "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return frozenset(re.findall(r"^  --?([a-z0-9][a-z0-9-]*)", said.stdout, re.MULTILINE))
 

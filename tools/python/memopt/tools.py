@@ -21,11 +21,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from .errors import BadInput, DoesNotFit, Error, Unavailable
-from .keywords import write_options_as_keywords
 
 __all__ = ["describe_device", "find_compiler", "find_library", "find_tool", "run_compiler"]
 
 _log = logging.getLogger("memopt")
+_OPTION = re.compile(r"(?<![\w/.-])--?([a-z][a-z0-9-]*)(=?)")
 
 
 #: The library's name, with the version of the C interface in a folder that programs are not linked from.
@@ -106,6 +106,11 @@ def start_tool() -> None:
         sys.exit(3)
 
 
+def _write_options_as_keywords(text: str) -> str:
+    """A text about options of memopt-compile (`--device-memory`) as one about keywords (`device_memory=`)."""
+    return _OPTION.sub(lambda found: found[1].replace("-", "_") + "=", text)
+
+
 def _start(command: Sequence[str]) -> tuple[int, str, str]:
     """Runs a command to its end. An interrupt ends it, too, wherever it was sent, and so does the end of this process."""
     environment = {**os.environ, "MEMOPT_PARENT": str(os.getpid())}
@@ -157,7 +162,7 @@ def _make_error(code: int, err: str, report: dict, models: Sequence[str]) -> Err
         err = err.replace(f"{model}: ", "").replace(model, "the model")
     if len(models) == 1:
         err = re.sub(r"(?<=error: )program '[^']*': ", "", err)
-    text = write_options_as_keywords(err.replace(f"{folder}{os.sep}", ""))
+    text = _write_options_as_keywords(err.replace(f"{folder}{os.sep}", ""))
     lines = text.splitlines()
     starts = [place for place, line in enumerate(lines) if line.startswith(_ERROR)]
     if not starts:

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from .pairs import Pair, as_real, is_complex
+
 __all__ = ["RULES", "WINDOWS"]
 
 _MOST_DIRECT = 32  # elements that are transformed by one product; longer sums lose digits that a split keeps
@@ -82,17 +84,12 @@ def _real(value: Any) -> torch.Tensor:
     return value if value.is_floating_point() else value.to(torch.get_default_dtype())
 
 
-def _is_pair(value: Any) -> bool:
-    return not isinstance(value, torch.Tensor)
-
-
 def _parts(value: Any, dim: int):
-    parts = value if _is_pair(value) else (_real(value), None)
+    parts = value if is_complex(value) else (_real(value), None)
     return [None if part is None else part.transpose(dim, -1) for part in parts]
 
 
 def _pair(re, im, dim: int, factor: float):
-    from .complex_numbers import Pair
     return Pair(*(_scale(part, factor).transpose(dim, -1) for part in (re, im)))
 
 
@@ -141,19 +138,17 @@ _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ort
 
 
 def hfft(value, n=None, dim=-1, norm=None):
-    re, im = value if _is_pair(value) else (value, torch.zeros_like(value))
-    from .complex_numbers import Pair
+    re, im = value if is_complex(value) else (value, torch.zeros_like(value))
     return irfft(Pair(re, -im), n, dim, _OPPOSITE[norm])
 
 
 def ihfft(value, n=None, dim=-1, norm=None):
-    from .complex_numbers import Pair
     result = rfft(value, n, dim, _OPPOSITE[norm])
     return Pair(result.re, -result.im)
 
 
 def _rank(value: Any) -> int:
-    return (value.re if _is_pair(value) else value).dim()
+    return (value.re if is_complex(value) else value).dim()
 
 
 def _several(last, other, is_real_first: bool):
@@ -177,11 +172,10 @@ def _several(last, other, is_real_first: bool):
 def _hermitian(is_inverse: bool):
     """Transforms of real signals with the other sign: of the conjugate spectra, with the factors of the other direction."""
     def transform(value, s=None, dim=None, norm=None):
-        from .complex_numbers import Pair
         if is_inverse:
             found = _several(rfft, fft, True)(value, s, dim, _OPPOSITE[norm])
             return Pair(found.re, -found.im)
-        value = Pair(value.re, -value.im) if _is_pair(value) else value
+        value = Pair(value.re, -value.im) if is_complex(value) else value
         return _several(irfft, ifft, False)(value, s, dim, _OPPOSITE[norm])
     return transform
 
@@ -194,7 +188,7 @@ def _shifted(sign: int):
     def shift(value, dim=None):
         dims = range(_rank(value)) if dim is None else [dim] if isinstance(dim, int) else dim
         roll = lambda part: torch.roll(part, [part.shape[d] // 2 if sign > 0 else -(part.shape[d] // 2) for d in dims], list(dims))
-        return type(value)(*map(roll, value)) if _is_pair(value) else roll(value)
+        return type(value)(*map(roll, value)) if is_complex(value) else roll(value)
     return shift
 
 
@@ -212,7 +206,6 @@ def _window(window, win_length, n_fft, like):
 
 def stft(x, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None,
          align_to_window=None):
-    from .complex_numbers import as_real
     hop = hop_length or n_fft // 4
     frames = x.unfold(-1, n_fft, hop) * _window(window, win_length, n_fft, x)
     found = (fft if onesided is False else rfft)(frames)
