@@ -418,7 +418,7 @@ static mlir::memopt::NetworkAttr describeNetwork(MLIRContext *context,
 }
 
 void Compilation::setTarget() {
-  if (!options.network.levels.empty())
+  if (options.pipeline.ranks > 1 && !options.network.levels.empty())
     (*module)->setAttr(mlir::memopt::MemoptDialect::kNetworkAttr,
                        describeNetwork(&context, options.network));
   if (options.device) {

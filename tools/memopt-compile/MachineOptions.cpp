@@ -66,6 +66,9 @@ static llvm::Error fillTarget(const CommandLine &line, CompileOptions &options) 
   if (!device)
     return invalid("--target-features: " + llvm::toString(device.takeError()));
   options.device = std::move(*device);
+  // Of devices on one host; the training options may name another network.
+  if (const auto &link = options.device->link)
+    options.network.levels = {{1, {link->latency, link->bytesPerSecond}}};
   return fillPrecisions(line, *options.device);
 }
 

@@ -110,6 +110,28 @@ static llvm::Error readCode(const json::Object &object, DeviceDescription &devic
   return llvm::Error::success();
 }
 
+/// Optional: who has one device has no link.
+static llvm::Error readLink(const json::Object &object, std::optional<DeviceLink> &link) {
+  if (!object.get("link"))
+    return llvm::Error::success();
+  const json::Object *found = object.getObject("link");
+  if (!found)
+    return makeJsonError("link", "an object", object.get("link"));
+  for (const auto &entry : *found)
+    if (StringRef key = entry.first; key != "latency_seconds" && key != "bytes_per_second")
+      return makeJsonError("link." + key, "nothing", &entry.second);
+  double latency = found->getNumber("latency_seconds").value_or(-1),
+         rate = found->getNumber("bytes_per_second").value_or(0);
+  if (!(latency >= 0 && latency <= 1))
+    return makeJsonError("link.latency_seconds", "a number from 0 to 1",
+                         found->get("latency_seconds"));
+  if (!(rate >= 1 && rate <= 1e15))
+    return makeJsonError("link.bytes_per_second", "a number from 1 to 1e15",
+                         found->get("bytes_per_second"));
+  link = DeviceLink{latency, rate};
+  return llvm::Error::success();
+}
+
 llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value &value) {
   const json::Object *object = value.getAsObject();
   if (!object)
@@ -136,6 +158,8 @@ llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value 
   if (device.overheadBytes < 0)
     return makeJsonError("overhead_bytes", "a whole number of at least 0",
                          object->get("overhead_bytes"));
+  if (llvm::Error error = readLink(*object, device.link))
+    return std::move(error);
   const json::Object *rates = object->getObject("rates");
   if (!rates)
     return makeJsonError("rates", "an object", object->get("rates"));

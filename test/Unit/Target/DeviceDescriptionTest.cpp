@@ -75,6 +75,8 @@ TEST(DeviceDescription, ShippedOnesAreWhole) {
     EXPECT_EQ(device->getSms(), sms);
     EXPECT_EQ(device->image, "cubin");
     EXPECT_EQ(device->overheadBytes, int64_t(1) << 30);
+    ASSERT_TRUE(device->link.has_value());
+    EXPECT_LT(device->link->bytesPerSecond, device->profile.memoryBandwidth);
     // cuDNN's plans load in drivers of the major version that they were planned for, and newer
     // ones.
     EXPECT_LT(device->getProperty("driverVer"), 13000);
@@ -123,6 +125,12 @@ TEST(DeviceDescription, ErrorsNameKeyExpectedAndFound) {
             "overhead_bytes: expected a whole number of at least 0, found -1");
   EXPECT_EQ(errorWithout("properties"), "properties: expected an object, found nothing");
   EXPECT_EQ(errorWithout("rates"), "rates: expected an object, found nothing");
+  EXPECT_EQ(errorWithout("link"), "");
+  EXPECT_EQ(errorWith("link", 3), "link: expected an object, found 3");
+  EXPECT_EQ(errorWith("link", llvm::json::Object{{"latency_seconds", 1e-6}}),
+            "link.bytes_per_second: expected a number from 1 to 1e15, found nothing");
+  EXPECT_EQ(errorWith("link", llvm::json::Object{{"bytes_per_second", 1e9}, {"wings", 2}}),
+            "link.wings: expected nothing, found 2");
 }
 
 TEST(DeviceDescription, EveryPropertyIsChecked) {

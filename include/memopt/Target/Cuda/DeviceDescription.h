@@ -21,9 +21,16 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
+#include <optional>
 #include <string>
 
 namespace mlir::memopt {
+
+/// What connects the devices of a host: seconds before a message's first byte, and bytes a second of
+/// one device in one direction.
+struct DeviceLink {
+  double latency, bytesPerSecond;
+};
 
 struct DeviceDescription {
   std::string name;   ///< short, such as "h100"
@@ -37,6 +44,7 @@ struct DeviceDescription {
   /// them, and `deviceName`.
   llvm::json::Object properties;
   MachineProfile profile; ///< rates; its machine is the device's name
+  std::optional<DeviceLink> link;
   /// What is asked of it, and no part of the description: what products and convolutions of f32 are
   /// made of.
   std::string matmulPrecision = "highest", convPrecision = "high";
