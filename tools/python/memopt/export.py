@@ -248,7 +248,10 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         gradients.keep_stopped_gradients(program)
         program = program.run_decompositions({})
     expand_gradients(program)
-    program = rewrite_program(program, batch)
+    texts: list[str] | None = None if checks is None else []
+    program = rewrite_program(program, batch, texts)
+    if texts:
+        step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
     gradients.check_program(program)
     gradients.keep_stopped_gradients(program)
     program = program.run_decompositions({})

@@ -27,9 +27,11 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from ..errors import Refused
+from ..tracing_errors import find_cause
 from .nothing_changes import Nothing, find_root
 
-__all__ = ["MOST_BRANCHES", "finish_sides", "settle_sides"]
+__all__ = ["EndlessLoop", "MOST_BRANCHES", "finish_sides", "settle_sides"]
 
 aten = torch.ops.aten
 _library = torch.library.Library("memopt", "FRAGMENT")
@@ -38,15 +40,23 @@ _library.define("branch(Tensor condition, int number) -> Tensor")
 _library.impl("branch", lambda condition, number: condition.clone(), "CompositeExplicitAutograd")
 _library.define("behind(Tensor loss, Tensor condition) -> Tensor")
 _library.impl("behind", lambda loss, condition: loss.clone(), "CompositeExplicitAutograd")
-_BRANCH, _BEHIND = torch.ops.memopt.branch.default, torch.ops.memopt.behind.default
+#: What torch.export asserts on one side of a branch.
+_library.define("expected(Scalar condition, Tensor taken, str text) -> ()")
+_library.impl("expected", lambda condition, taken, text: None, "CompositeExplicitAutograd")
+torch.fx.node.has_side_effect(torch.ops.memopt.expected.default)
+_BRANCH, _BEHIND, _EXPECTED = (torch.ops.memopt.branch.default, torch.ops.memopt.behind.default, torch.ops.memopt.expected.default)
 
 #: Branches that are traced one by one; a loop over more is a loop whose end the data decide.
 MOST_SIDES = 12
 MOST_TRACES = 25
 MOST_BRANCHES = 2048
 
-_ASSERTIONS = {"aten::_assert_scalar", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size", "aten::_assert_tensor_metadata"}
-_COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
+_ASSERTIONS = {"aten::_assert_scalar", "memopt::expected", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
+               "aten::_assert_tensor_metadata"}
+
+
+class EndlessLoop(Refused):
+    """More branches than a program has: a loop whose end the data decide."""
 
 
 class _Differs(Exception):
@@ -55,8 +65,47 @@ class _Differs(Exception):
 
 def _list_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
     """What computes; what is asserted of sizes differs between programs."""
-    return [node for node in program.graph.nodes if node.op in ("call_function", "output") and node.target not in _COMPARISONS
-            and not (isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _ASSERTIONS)]
+    return [node for node in program.graph.nodes if node.op in ("call_function", "output") and not _is_asserted(node)]
+
+
+def _is_asserted(node: torch.fx.Node) -> bool:
+    """Whether it asserts something of sizes, or is there for that alone."""
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _ASSERTIONS:
+        return True
+    return node.op == "call_function" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat)) \
+        and all(map(_is_asserted, node.users))
+
+
+def _list_asserts(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    return [node for node in program.graph.nodes if node.target in (aten._assert_scalar.default, _EXPECTED)]
+
+
+def _list_asserts_of(program: torch.export.ExportedProgram, body: set[torch.fx.Node]) -> list[torch.fx.Node]:
+    """What is asserted of numbers that are made in the body."""
+    inside = set(body)
+    for node in program.graph.nodes:
+        if _is_asserted(node) and any(argument in inside for argument in node.all_input_nodes):
+            inside.add(node)
+    return [node for node in _list_asserts(program) if node in inside]
+
+
+def _list_differing_asserts(first, second, side: _Side, pairs: _Pairs) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
+    """What one of two programs asserts and the other does not: torch.export asserts something of a number where that is made, wherever
+    it is asked for."""
+    def key_of(value: Any) -> Any:
+        if not isinstance(value, torch.fx.Node):
+            return repr(value)
+        found = pairs.first_of.get(value, value)
+        if found is not value or not _is_asserted(value):
+            return found
+        return value.target, *map(key_of, value.args)
+
+    def list_differing(program, body, others):
+        known = {key_of(node.args[0]) for node in others}
+        return [node for node in _list_asserts(program) if node in body or node.target is not _EXPECTED and key_of(node.args[0]) not in known]
+    own, other = _list_asserts(first), _list_asserts(second)
+    return (list_differing(first, _list_asserts_of(first, set(side.body)), other),
+            list_differing(second, _list_asserts_of(second, set(side.other)), own))
 
 
 def _drop_ends(program: torch.export.ExportedProgram) -> None:
@@ -132,6 +181,9 @@ class _Side:
         self.is_settled = False
         #: Values of the body that are used behind it, with what the second program has there; that is of the first or of `other`.
         self.phis: dict[torch.fx.Node, torch.fx.Node] = {}
+        #: What is asserted there alone.
+        self.asserted: list[torch.fx.Node] = []
+        self.others_asserted: list[torch.fx.Node] = []
 
     @property
     def number(self) -> int:
@@ -189,8 +241,8 @@ def _compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[_Sid
 # Sides that change nothing
 # ----------------------------------------------------------------------------------------------------------
 
-def _settle_all(first, second) -> set[int]:
-    """The numbers of branches whose side changes nothing where the branch is not taken; `second` has taken none."""
+def _settle_all(first, second) -> list[_Side]:
+    """Those branches whose side changes nothing where the branch is not taken; `second` has taken none."""
     markers = [node for node in first.graph.nodes if node.target is _BRANCH]
     sides, pairs, differing = _compare(first, second, markers)
     inside = {node: side for side in sides for node in side.body}
@@ -217,12 +269,18 @@ def _settle_all(first, second) -> set[int]:
             for user in node.users:
                 if inside.get(user) is not side and nothings[side].value_before(node) is None:
                     failed.add(side)
-    return {side.number for side in sides if side not in failed}
+    return [side for side in sides if side not in failed]
 
 
 # ----------------------------------------------------------------------------------------------------------
 # Both sides
 # ----------------------------------------------------------------------------------------------------------
+
+def _find_shape(value: torch.Tensor) -> list[int] | None:
+    """None if it depends on the data."""
+    shape = [size if isinstance(size, int) else size.node.maybe_as_int() for size in value.shape]
+    return None if None in shape else shape
+
 
 def _find_side(first, second, number: int) -> _Side:
     """The side of one branch, with what is to be chosen behind it; `second` took this branch otherwise."""
@@ -230,6 +288,7 @@ def _find_side(first, second, number: int) -> _Side:
     (side,), pairs, differing = _compare(first, second, [marker])
     body, other = set(side.body), set(side.other)
     nothing = Nothing(first, marker, side.body)
+    side.pairs, (side.asserted, side.others_asserted) = pairs, _list_differing_asserts(first, second, side, pairs)
     side.is_settled = not side.other and nothing.writes_nothing() and all(
         nothing.value_before(x) is pairs.first_of.get(y, y) for _, x, y in differing)
     if side.is_settled:
@@ -238,11 +297,10 @@ def _find_side(first, second, number: int) -> _Side:
         value = y if y in other else pairs.first_of.get(y)
         a, b = x.meta.get("val"), y.meta.get("val")
         if value is None or not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype \
-                or not all(isinstance(size, int) for size in (*a.shape, *b.shape)) or a.shape != b.shape or x not in body and y not in other:
+                or _find_shape(a) is None or _find_shape(a) != _find_shape(b) or x not in body and y not in other:
             raise _Differs
         if side.phis.setdefault(x, value) is not value:
             raise _Differs
-    side.pairs = pairs
     return side
 
 
@@ -259,6 +317,21 @@ def _insert(graph: torch.fx.Graph, target: Any, *arguments: Any, like: torch.fx.
     return node
 
 
+def _assert_where(graph: torch.fx.Graph, asserted: torch.fx.Node, taken: torch.fx.Node) -> torch.fx.Node:
+    """What is asserted has to hold where its side is taken."""
+    condition, *others, text = asserted.args
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    with graph.inserting_after(max(asserted, taken, key=order.__getitem__)):
+        end = graph.call_function(_EXPECTED, (condition, taken, text))
+    end.meta.update(asserted.meta)
+    with graph.inserting_before(end):
+        for other in others:
+            taken = _insert(graph, aten.logical_and.default, taken, other, like=asserted)
+    end.args = condition, taken, text
+    graph.erase_node(asserted)
+    return end
+
+
 class _Chooser:
     """Writes into a program what chooses between two sides."""
 
@@ -271,6 +344,11 @@ class _Chooser:
         while value in self._now:
             value = self._now[value]
         return value
+
+    def assert_where_taken(self, side: _Side) -> None:
+        for asserted in side.asserted or _list_asserts_of(self._program, set(side.body)):
+            asserted = self._current(asserted)
+            self._now[asserted] = _assert_where(self._graph, asserted, side.marker)
 
     def apply(self, side: _Side) -> None:
         graph, body = self._graph, set(side.body)
@@ -296,9 +374,11 @@ class _Chooser:
                 raise _Differs
             return self._current(found)
 
+        self.assert_where_taken(side)
         with graph.inserting_before(side.behind):
             for node in side.other:
                 copies[node] = graph.node_copy(node, take)
+            self._copy_asserts(side, copies, take)
             chosen = {value: _insert(graph, aten.where.self, holds, self._current(value), copies.get(other, None) or self._current(other),
                                      like=side.behind) for value, other in side.phis.items()}
         order = {node: place for place, node in enumerate(graph.nodes)}
@@ -306,6 +386,18 @@ class _Chooser:
             now = self._current(value)
             now.replace_all_uses_with(choice, lambda user: user is not choice and order[user] > order[choice])
             self._now[now] = choice
+
+    def _copy_asserts(self, side: _Side, copies: dict, take: Callable[[torch.fx.Node], torch.fx.Node]) -> None:
+        """What is asserted on the other side."""
+        def copy(node: torch.fx.Node) -> torch.fx.Node:
+            if node not in copies and _is_asserted(node):
+                copies[node] = self._graph.node_copy(node, copy)
+            return take(node)
+        for node in side.others_asserted:
+            copied = self._graph.node_copy(node, copy)
+            with self._graph.inserting_before(copied):
+                other = _insert(self._graph, aten.logical_not.default, side.marker, like=side.marker)
+            _assert_where(self._graph, copied, other)
 
     def _keep_something(self, side: _Side, nothing: Nothing) -> None:
         """Where the mask chooses nothing, the side sees its first element."""
@@ -361,7 +453,9 @@ class _Tracer:
             return None
         try:
             other = self._retrace(otherwise)
-        except Exception:  # the branch has one side
+        except Exception as error:  # the branch has one side
+            if find_cause(error, EndlessLoop) is not None:
+                raise
             return None
         _drop_ends(other)
         return other
@@ -388,7 +482,9 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     chooser = _Chooser(program)
     for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
-        if not side.is_settled:
+        if side.is_settled:
+            chooser.assert_where_taken(side)
+        else:
             chooser.apply(side)
     return left
 
@@ -412,7 +508,9 @@ def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Calla
     if other is not None:
         try:
             settled = _settle_all(program, other)
-            left = [number for number in left if number not in settled]
+            for side in settled:
+                _Chooser(program).assert_where_taken(side)
+            left = [number for number in left if not any(side.number == number for side in settled)]
         except _Differs:
             pass
     if len(left) <= MOST_SIDES:

@@ -21,6 +21,8 @@ from ..places import _is_hidden, called_from
 __all__ = ["REPLACED", "Sizes"]
 
 
+#: While a model is traced, a mask is taken to choose as many rows.
+FEWEST = 2
 _active = threading.local()  # `sizes` of the thread that traces
 
 
@@ -50,8 +52,8 @@ class Sizes:
             known = size.node.shape_env, size.node.expr
             if known not in self._known:
                 self._known[known] = size
-                if not size.node.shape_env.bound_sympy(size.node.expr).upper < 2:
-                    torch._check(size >= 2)
+                if not size.node.shape_env.bound_sympy(size.node.expr).upper < FEWEST:
+                    torch._check(size >= FEWEST)
 
 
 def _are_two_counts(expression: sympy.Basic) -> bool:
@@ -80,7 +82,10 @@ _OPPOSITES = {operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: o
 
 def _take_side(condition: torch.SymBool) -> bool:
     """A branch of the model's own by a number of rows: the side of some rows is traced first, and rewriting/sides.py has both."""
-    from ..checks import decide_side  # which needs the modules beside this one
+    from ..checks import check_raising_side, decide_side  # which needs the modules beside this one
+    raising = check_raising_side(condition)
+    if raising is not None:
+        return raising
     expression, sizes = condition.node.expr, _active.sizes
     kind = next((kind for kind in _COMPARISONS if isinstance(expression, kind)), None)
     value = symbolic_shapes.statically_known_true(condition)
