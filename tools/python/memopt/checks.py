@@ -23,10 +23,11 @@ from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
 from .branches import find_frame, find_raising_side
+from .errors import ENDLESS_LOOP, EndlessLoop
 from .places import _is_hidden, called_from
 from .rewriting.integers import AskedForInteger
 from .rewriting.numbers import as_truth, is_truth_of_data, narrow, take_slice, write
-from .rewriting.sides import MOST_BRANCHES, EndlessLoop
+from .rewriting.sides import MOST_BRANCHES
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -127,8 +128,7 @@ class carried_checks(TorchFunctionMode):
         """Marks a branch; the side that is traced."""
         number = len(self._branches)
         if number >= MOST_BRANCHES:
-            raise EndlessLoop(f"{called_from()}: a loop whose end depends on the data is not supported; give it a number of turns, and keep "
-                          "what is done by torch.where(condition, new, old)")
+            raise EndlessLoop(f"{called_from()}: {ENDLESS_LOOP}")
         condition = condition.detach().reshape(()) != 0
         marked = torch.ops.memopt.branch(condition if self.first_side else ~condition, number)
         self._branches.append((marked, called_from()))

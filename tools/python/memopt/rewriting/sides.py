@@ -27,11 +27,11 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from ..errors import Refused
+from ..errors import EndlessLoop
 from ..tracing_errors import find_cause
 from .nothing_changes import Nothing, find_root
 
-__all__ = ["EndlessLoop", "MOST_BRANCHES", "finish_sides", "settle_sides"]
+__all__ = ["MOST_BRANCHES", "finish_sides", "settle_sides"]
 
 aten = torch.ops.aten
 _library = torch.library.Library("memopt", "FRAGMENT")
@@ -53,10 +53,6 @@ MOST_BRANCHES = 2048
 
 _ASSERTIONS = {"aten::_assert_scalar", "memopt::expected", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
                "aten::_assert_tensor_metadata"}
-
-
-class EndlessLoop(Refused):
-    """More branches than a program has: a loop whose end the data decide."""
 
 
 class _Differs(Exception):
@@ -181,6 +177,8 @@ class _Side:
         self.is_settled = False
         #: Values of the body that are used behind it, with what the second program has there; that is of the first or of `other`.
         self.phis: dict[torch.fx.Node, torch.fx.Node] = {}
+        #: What is behind the sides and of them nevertheless, with what the second program has for it.
+        self.moved: dict[torch.fx.Node, torch.fx.Node] = {}
         #: What is asserted there alone.
         self.asserted: list[torch.fx.Node] = []
         self.others_asserted: list[torch.fx.Node] = []
@@ -293,15 +291,43 @@ def _find_side(first, second, number: int) -> _Side:
         nothing.value_before(x) is pairs.first_of.get(y, y) for _, x, y in differing)
     if side.is_settled:
         return side
-    for _, x, y in differing:
-        value = y if y in other else pairs.first_of.get(y)
-        a, b = x.meta.get("val"), y.meta.get("val")
-        if value is None or not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype \
-                or _find_shape(a) is None or _find_shape(a) != _find_shape(b) or x not in body and y not in other:
-            raise _Differs
-        if side.phis.setdefault(x, value) is not value:
-            raise _Differs
+    _extend(side, pairs, differing)
     return side
+
+
+def _are_of_one_shape(x: torch.fx.Node, y: torch.fx.Node) -> bool:
+    a, b = x.meta.get("val"), y.meta.get("val")
+    return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype == b.dtype and _find_shape(a) is not None \
+        and _find_shape(a) == _find_shape(b)
+
+
+def _extend(side: _Side, pairs: _Pairs, differing: list) -> None:
+    """Finds what is to be chosen behind the sides. What takes values of different shapes, the mean of a number of rows on one side and of
+    another on the other, is of the sides, too: its result is chosen."""
+    body, other = set(side.body), set(side.other)
+    seconds = {first: second for second, first in pairs.first_of.items()}
+    waiting = list(differing)
+    while waiting:
+        user, x, y = waiting.pop(0)
+        if user in side.moved:
+            continue
+        value = y if y in other else pairs.first_of.get(y)
+        if x not in body and y not in other or value is None:
+            raise _Differs
+        if _are_of_one_shape(x, y):
+            if side.phis.setdefault(x, value) is not value:
+                raise _Differs
+            continue
+        schema = getattr(user.target, "_schema", None)
+        if schema is None or schema.is_mutable or user.target in (_BRANCH, _BEHIND):
+            raise _Differs
+        partner = side.moved[user] = seconds[user]
+        body.add(user)
+        other.add(partner)
+        del pairs.first_of[partner]
+        for behind in user.users:
+            if behind in seconds:
+                waiting += [(behind, a, b) for a, b in _pair_arguments(behind, seconds[behind]) if a is user]
 
 
 def _insert(graph: torch.fx.Graph, target: Any, *arguments: Any, like: torch.fx.Node | None = None, **keywords: Any) -> torch.fx.Node:
@@ -351,10 +377,12 @@ class _Chooser:
             self._now[asserted] = _assert_where(self._graph, asserted, side.marker)
 
     def apply(self, side: _Side) -> None:
-        graph, body = self._graph, set(side.body)
+        graph, body = self._graph, {*side.body, *side.moved}
         holds = side.marker
-        nothing = Nothing(self._program, side.marker, side.body)
-        self._keep_something(side, nothing)
+        nothing = Nothing(self._program, side.marker, [*side.body, *side.moved])
+        with graph.inserting_after(side.marker):
+            missed = _insert(graph, aten.logical_not.default, side.marker, like=side.marker)
+        self._keep_something(nothing, missed)
         for node in side.body:  # what it writes it writes where it is taken
             for written in nothing.list_written(node):
                 if find_root(written) not in body:
@@ -378,45 +406,49 @@ class _Chooser:
         with graph.inserting_before(side.behind):
             for node in side.other:
                 copies[node] = graph.node_copy(node, take)
-            self._copy_asserts(side, copies, take)
-            chosen = {value: _insert(graph, aten.where.self, holds, self._current(value), copies.get(other, None) or self._current(other),
-                                     like=side.behind) for value, other in side.phis.items()}
+        order = {node: place for place, node in enumerate(graph.nodes)}
+        for first, second in sorted(side.moved.items(), key=lambda pair: order[pair[0]]):
+            with graph.inserting_after(first):
+                copies[second] = graph.node_copy(second, take)
+        self._copy_asserts(side, copies, take, missed)
+        self._keep_something(Nothing(self._program, side.marker, list(copies.values()), is_other=True), side.marker)
+        chosen = {}
+        for value, other in side.phis.items():
+            end = copies.get(other) or self._current(other)
+            with graph.inserting_after(end) if value in side.moved else graph.inserting_before(side.behind):
+                chosen[value] = _insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
         order = {node: place for place, node in enumerate(graph.nodes)}
         for value, choice in chosen.items():
             now = self._current(value)
             now.replace_all_uses_with(choice, lambda user: user is not choice and order[user] > order[choice])
             self._now[now] = choice
 
-    def _copy_asserts(self, side: _Side, copies: dict, take: Callable[[torch.fx.Node], torch.fx.Node]) -> None:
+    def _copy_asserts(self, side: _Side, copies: dict, take: Callable[[torch.fx.Node], torch.fx.Node], taken: torch.fx.Node) -> None:
         """What is asserted on the other side."""
         def copy(node: torch.fx.Node) -> torch.fx.Node:
             if node not in copies and _is_asserted(node):
                 copies[node] = self._graph.node_copy(node, copy)
             return take(node)
-        for node in side.others_asserted:
-            copied = self._graph.node_copy(node, copy)
-            with self._graph.inserting_before(copied):
-                other = _insert(self._graph, aten.logical_not.default, side.marker, like=side.marker)
-            _assert_where(self._graph, copied, other)
+        with self._graph.inserting_before(side.behind):
+            for node in side.others_asserted:
+                _assert_where(self._graph, self._graph.node_copy(node, copy), taken)
 
-    def _keep_something(self, side: _Side, nothing: Nothing) -> None:
-        """Where the mask chooses nothing, the side sees its first element."""
-        mask = nothing.mask
+    def _keep_something(self, nothing: Nothing, missed: torch.fx.Node) -> None:
+        """Where a side is not taken, and its mask chooses nothing, it sees the mask's first element."""
+        mask, marker = nothing.mask, nothing.marker
         if mask is None or not all(isinstance(size, int) for size in mask.meta["val"].shape) or not mask.meta["val"].numel():
             return
         graph, shape = self._graph, list(mask.meta["val"].shape)
-        with graph.inserting_after(side.marker):
-            none = _insert(graph, aten.logical_not.default, side.marker, like=side.marker)
-        with graph.inserting_after(none):
-            places = _insert(graph, aten.arange.default, mask.meta["val"].numel(), device=torch.device("cpu"), like=side.marker)
+        with graph.inserting_after(missed):
+            places = _insert(graph, aten.arange.default, mask.meta["val"].numel(), device=torch.device("cpu"), like=marker)
         with graph.inserting_after(places):
-            is_first = _insert(graph, aten.eq.Scalar, places, 0, like=side.marker)
+            is_first = _insert(graph, aten.eq.Scalar, places, 0, like=marker)
         with graph.inserting_after(is_first):
-            shaped = _insert(graph, aten.reshape.default, is_first, shape, like=side.marker)
+            shaped = _insert(graph, aten.reshape.default, is_first, shape, like=marker)
         with graph.inserting_after(shaped):
-            wanted = _insert(graph, aten.logical_and.default, shaped, none, like=side.marker)
+            wanted = _insert(graph, aten.logical_and.default, shaped, missed, like=marker)
         with graph.inserting_after(wanted):
-            other = _insert(graph, aten.logical_or.default, mask, wanted, like=side.marker)
+            other = _insert(graph, aten.logical_or.default, mask, wanted, like=marker)
         copies = {node: other for node in nothing.list_equal(mask)}
         last = other
 
@@ -431,7 +463,7 @@ class _Chooser:
             last.meta.update(node.meta)
             return last
 
-        for node in side.body:
+        for node in nothing.body:
             for argument in list(node.all_input_nodes):
                 if argument not in nothing.body and nothing.follows_from_mask(argument):
                     node.replace_input_with(argument, take(argument))
