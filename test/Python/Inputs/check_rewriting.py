@@ -93,6 +93,24 @@ def positives(self, x, t):
 
 
 @case()
+def slices(self, x, keep):
+    rows = self.linear(x)[keep]
+    return (rows[1:] * rows[:-1]).sum() + rows[-2:].mean() + rows[::2].square().sum() + rows[1:3].prod() + rows[-1].sum() + rows[1, 0] \
+        + rows.diff(dim=0).abs().sum() + rows.diff(n=2, dim=0).square().mean() + rows.diff(dim=1).amax()
+
+
+@case()
+def columns(self, x, t):
+    """Splines write the ends of their bins so."""
+    rows = self.linear(x)[t >= 0]
+    edges = F.pad(rows.softmax(-1).cumsum(-1), (1, 0))
+    edges[..., 0] = -1.0
+    edges[:, -1] = rows[:, 0]
+    edges[:, 1:3] += 1
+    return ((edges[:, 1:] - edges[:, :-1]) * rows).sum()
+
+
+@case()
 def reductions(self, x, keep):
     y = self.linear(x)[keep]
     return y.logsumexp(0).sum() + y.amax(0).sum() + y.var() + y.softmax(-1).max(-1).values.mean() + y.std(0).sum() + y[:, 1].norm()

@@ -47,7 +47,7 @@ from .errors import BadInput, Error, Refused
 from .operators import list_sources
 from .padding import MASK
 from .places import place_of_node
-from .rewriting.derivatives import expand_gradients, has_vmap
+from .rewriting.derivatives import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
@@ -247,6 +247,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     if has_vmap(program):
         gradients.keep_stopped_gradients(program)
         program = program.run_decompositions({})
+        make_numbers_tensors(program)
     expand_gradients(program)
     texts: list[str] | None = None if checks is None else []
     program = rewrite_program(program, batch, texts)

@@ -284,6 +284,9 @@ class _Anew(nn.Module):
         super().__init__()
         self.__dict__["_program"], self.__dict__["_texts"] = program, texts
         made: dict[int, torch.Tensor] = {}
+        # Names of their own: torch.export has its names for the constants that this run makes.
+        self.__dict__["_kept"] = {spec.target: f"kept_{place}" for place, spec in enumerate(program.graph_signature.input_specs)
+                                  if spec.kind == InputKind.CONSTANT_TENSOR}
         for spec in program.graph_signature.input_specs:
             if spec.kind == InputKind.USER_INPUT or spec.target is None:
                 continue
@@ -296,7 +299,7 @@ class _Anew(nn.Module):
             self._place(spec, tensor)
 
     def _place(self, spec: Any, tensor: Any) -> None:
-        *path, name = spec.target.split(".")
+        *path, name = self._kept.get(spec.target, spec.target).split(".")
         owner: nn.Module = self
         for part in path:
             if part not in owner._modules:
@@ -318,7 +321,7 @@ class _Anew(nn.Module):
             if spec.kind == InputKind.TOKEN:
                 yield None
                 continue
-            value = Engine._get(self, spec.target)
+            value = Engine._get(self, self._kept.get(spec.target, spec.target))
             held = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants
             if spec.kind == InputKind.CONSTANT_TENSOR:
                 engine.know_constant(value, held[spec.target])
