@@ -6,6 +6,7 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
 from rewriting import case, check_all
 
@@ -32,6 +33,22 @@ def transforms(self, x):
     energy = lambda z: self.linear(z).sin().sum()
     by_row = torch.func.grad(energy)(x)
     return by_row.square().sum() + torch.func.jacrev(lambda z: self.linear(z).exp()[:2])(x[0]).square().sum()
+
+
+@case()
+def lagrangian(self, x):
+    """Transforms that a module has imported by their names, one in the other."""
+    def energy(place, speed):
+        return self.linear(torch.cat([place, speed])).square().sum() + 0.5 * speed.square().sum()
+
+    def accelerate(place, speed):
+        mixed = jacrev(grad(energy, argnums=1), argnums=0)(place, speed)
+        forces = grad(energy, argnums=0)(place, speed) - mixed @ speed
+        return hessian(energy, argnums=1)(place, speed) @ forces
+    _, along = jvp(lambda z: self.linear(z).sin(), (x,), (x.cos(),))
+    both = jacfwd(energy, argnums=(0, 1))(x[0, :3], x[0, 3:])
+    force = vmap(accelerate)(x[:, :3], x[:, 3:]).square().mean()
+    return (force + along.square().mean() + both[0].sum() + both[1].square().sum()).float()  # PyTorch makes doubles, by the factor 0.5
 
 
 @case()

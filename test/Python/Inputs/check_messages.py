@@ -39,6 +39,13 @@ def repeat(model, x):
     return model.lin(x).sum()
 
 
+def repeat_by_count(model, x):
+    rows = model.lin(x)
+    while rows[rows[:, 0] > 0].shape[0] > 5:
+        rows = rows - 0.1
+    return rows.sum()
+
+
 def nest(model, x):
     nested = torch.nested.nested_tensor([x[:4], x[4:]], layout=torch.jagged)
     return torch.nested.to_padded_tensor(model.lin(nested), 0.0).sum()
@@ -47,6 +54,7 @@ def nest(model, x):
 #: What is in a step, and words that the refusal has.
 REFUSED = [
     (repeat, X, ["torch.where", "check_messages.py:"]),
+    (repeat_by_count, X, ["number of turns", "torch.where", "check_messages.py:"]),
     (nest, X, ["nested tensors", "mask", "check_messages.py:"]),
     (lambda m, x: m.lin(x).sum().backward(), X, ["Tensor.backward", "torch.autograd.grad", "check_messages.py:"]),
     (lambda m, x: m.lin(torch.from_numpy(x.numpy())).sum(), X, ["NumPy"]),

@@ -93,6 +93,24 @@ def positives(self, x, t):
 
 
 @case()
+def slices(self, x, keep):
+    rows = self.linear(x)[keep]
+    return (rows[1:] * rows[:-1]).sum() + rows[-2:].mean() + rows[::2].square().sum() + rows[1:3].prod() + rows[-1].sum() + rows[1, 0] \
+        + rows.diff(dim=0).abs().sum() + rows.diff(n=2, dim=0).square().mean() + rows.diff(dim=1).amax()
+
+
+@case()
+def columns(self, x, t):
+    """Splines write the ends of their bins so."""
+    rows = self.linear(x)[t >= 0]
+    edges = F.pad(rows.softmax(-1).cumsum(-1), (1, 0))
+    edges[..., 0] = -1.0
+    edges[:, -1] = rows[:, 0]
+    edges[:, 1:3] += 1
+    return ((edges[:, 1:] - edges[:, :-1]) * rows).sum()
+
+
+@case()
 def reductions(self, x, keep):
     y = self.linear(x)[keep]
     return y.logsumexp(0).sum() + y.amax(0).sum() + y.var() + y.softmax(-1).max(-1).values.mean() + y.std(0).sum() + y[:, 1].norm()
@@ -485,6 +503,45 @@ def check_checks():
     print("ok checks")
 
 
+def check_asserts():
+    """What PyTorch asks of numbers that follow from the data: that a size fits, and how many rows there are."""
+    class Segments(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 5)
+
+        def forward(self, x, segments, keep):
+            y = self.linear(x)
+            sums = torch.zeros(int(segments.max()) + 1, 5).index_add_(0, segments, y)
+            rows = y[keep]
+            torch._check(rows.shape[0] >= 1, lambda: "no rows")
+            assert rows.shape[0] < 7, "most rows"
+            if segments[0] == 1:  # of pairs
+                sums = sums * y[keep][:, 0].reshape(-1, 2).sum()
+            return (sums + torch.ones(3, 5)).square().mean() + rows.sum()
+    model = Segments()
+    good = {"x": torch.randn(8, 6), "segments": torch.arange(8) % 3, "keep": torch.arange(8) < 4}
+    step = memopt.compile(model, None, good, optimizer=torch.optim.SGD(model.parameters(), lr=0.0))
+    pairs = {"segments": (torch.arange(8) + 1) % 3}
+    for other in ({}, pairs, {"keep": torch.arange(8) < 3}, {"keep": torch.arange(8) < 1}):
+        batch = {**good, **other}
+        torch.testing.assert_close(torch.tensor(step(batch)), model(**batch).detach(), rtol=1e-5, atol=1e-6)
+    before = step.state_dict()["model"]
+    for other, text in (({"segments": torch.arange(8) % 2}, "has to be 2"), ({"keep": torch.zeros(8).bool()}, "no rows"),
+                        ({"keep": torch.ones(8).bool()}, "most rows"), ({**pairs, "keep": torch.arange(8) < 3}, "n % 2 = 0")):
+        batch = {**good, **other}
+        for run in (lambda: model(**batch), lambda: step(batch)):
+            try:
+                run()
+            except (RuntimeError, AssertionError, memopt.Error) as error:
+                assert not isinstance(error, memopt.Error) or text in str(error) and "check_rewriting.py:" in str(error), error
+            else:
+                raise AssertionError(f"a batch that the model refuses was trained on: {other}")
+    for name, value in step.state_dict()["model"].items():
+        assert torch.equal(before[name], value), name
+    print("ok asserts")
+
+
 if __name__ == "__main__":
     check_all()
     check_groups()
@@ -495,3 +552,4 @@ if __name__ == "__main__":
     check_queue()
     check_definite()
     check_checks()
+    check_asserts()

@@ -97,6 +97,29 @@ def counted(self, x, place, keep):
 
 
 @sides()
+def hardest(self, x, place, keep):
+    """Online hard examples: those above a limit, or the highest where these are few."""
+    each = self.linear(x).square().mean(1)
+    hard = each[(each > 0.3) & keep]
+    if hard.numel() < 3:
+        hard, _ = each.topk(3)
+    return hard.mean()
+
+
+@sides()
+def few(self, x, place, keep):
+    """The mean of rows stands on the other side, where it is no number of none."""
+    y = self.linear(x)
+    if keep.sum() == 0:
+        return y.square().mean()
+    if (place == 2).sum() < 2:
+        y = y * 2
+    elif y[place == 2].shape[0] > 6:
+        y = y + y[place == 2].mean(0)
+    return (y[keep].std() - 1).square() + y.mean()
+
+
+@sides()
 def by_value(self, x, place, keep):
     y = self.linear(x)
     if y.sum() > 0:
@@ -153,13 +176,22 @@ def buffered(self, x, place, keep):
     return (y - self.mean).square().mean() + 0 * self.seen
 
 
-@sides(checked=1)
+@sides()
 def other_shapes(self, x, place, keep):
-    """The sides differ in a shape; the program has one."""
+    """The sides differ in a shape, and what they end in does not."""
     parts = [self.linear(x)]
     if keep.any():
         parts.append(self.linear(x) * 2)
     return torch.stack(parts).square().mean()
+
+
+@sides(checked=1)
+def shapes_written(self, x, place, keep):
+    """The sides differ in the shape of what is written; the program has one."""
+    y = self.linear(x)
+    parts = torch.zeros(8, 5) if keep.any() else torch.zeros(1, 5)
+    parts.add_(y[:len(parts)])
+    return (parts * y).square().mean()
 
 
 @sides(checked=1)

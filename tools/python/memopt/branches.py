@@ -17,7 +17,7 @@ import dis
 import sys
 import types
 
-__all__ = ["find_frame", "find_raising_side"]
+__all__ = ["ends_loop", "find_frame", "find_raising_side"]
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE")
 _RAISES = ("RAISE_VARARGS", "RERAISE")
@@ -111,6 +111,21 @@ def find_frame() -> types.FrameType | None:
     while frame is not None and (frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(own)):
         frame = frame.f_back
     return frame
+
+
+def ends_loop(frame: types.FrameType) -> bool:
+    """Whether the branch that is being taken goes back to where it was taken before: `while` of a truth value."""
+    code = _Code(frame.f_code)
+    start = code.places.get(frame.f_lasti)
+    if start is None:
+        return False
+    for value in (False, True):
+        place = _follow(code, start, value)
+        if place is not None and code.list[place].opname in _JUMPS:
+            place = code.jump(place)
+        if place is not None and place <= start and code.list[place].opname != "FOR_ITER":
+            return True
+    return False
 
 
 def find_raising_side() -> tuple[bool, str] | None:

@@ -13,6 +13,7 @@ decide are marked, for rewriting/sides.py: `decide` says which side is traced.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,13 +23,13 @@ from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
 from .branches import find_frame, find_raising_side
-from .errors import Refused
+from .errors import ENDLESS_LOOP, EndlessLoop
 from .places import _is_hidden, called_from
 from .rewriting.integers import AskedForInteger
-from .rewriting.numbers import narrow, take_slice, write
+from .rewriting.numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .rewriting.sides import MOST_BRANCHES
 
-__all__ = ["REPLACED", "carried_checks", "decide_side"]
+__all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
 #: Functions of torch that take a truth value and a message, and no tensor that a mode would see.
 _CHECKS = ("_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_tensor_all")
@@ -40,11 +41,13 @@ _active = threading.local()  # `checks` of the thread that traces
 
 
 def _choose(original: Callable) -> Callable:
-    """`torch._check` of what is a tensor is collected; of a size it is PyTorch's business."""
+    """`torch._check` of what is a tensor is collected, and of a number that follows from the data; PyTorch's trace learns from that, too."""
     def check(condition, message=None, *rest):
         checks = getattr(_active, "checks", None)
         if checks is not None and isinstance(condition, torch.Tensor):
             return checks.add(condition, message)
+        if checks is not None and is_truth_of_data(condition) and not _is_hidden(sys._getframe(2).f_code.co_filename):
+            checks.add(as_truth(condition), message)
         return original(condition, message, *rest)
     return check
 
@@ -73,10 +76,25 @@ def _write(message: Any) -> str:
         return "an assertion"
 
 
+def add_check(loss: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+    """The loss, or no number where the condition does not hold."""
+    return loss + torch.where(condition != 0, 0.0, float("nan")).mean().to(loss.dtype)
+
+
 def decide_side(condition: torch.Tensor) -> bool | None:
     """Which side of a branch of the model's is traced; None where that is nobody's to decide."""
     checks = getattr(_active, "checks", None)
     return None if checks is None else checks.decide(condition)
+
+
+def check_raising_side(condition: torch.SymBool) -> bool | None:
+    """The side that is traced of a branch whose other side raises; None of other branches."""
+    checks, side = getattr(_active, "checks", None), find_raising_side()
+    if checks is None or side is None:
+        return None
+    raises, text = side
+    checks.add(torch.logical_not(as_truth(condition)) if raises else as_truth(condition), text)
+    return not raises
 
 
 class carried_checks(TorchFunctionMode):
@@ -110,8 +128,7 @@ class carried_checks(TorchFunctionMode):
         """Marks a branch; the side that is traced."""
         number = len(self._branches)
         if number >= MOST_BRANCHES:
-            raise Refused(f"{called_from()}: a loop whose end depends on the data is not supported; give it a number of turns, and keep "
-                          "what is done by torch.where(condition, new, old)")
+            raise EndlessLoop(f"{called_from()}: {ENDLESS_LOOP}")
         condition = condition.detach().reshape(()) != 0
         marked = torch.ops.memopt.branch(condition if self.first_side else ~condition, number)
         self._branches.append((marked, called_from()))
@@ -180,8 +197,7 @@ class carried_checks(TorchFunctionMode):
     def apply(self, loss: torch.Tensor) -> torch.Tensor:
         """The loss with the terms of the checks, behind the branches."""
         while self._conditions:
-            holds = self._conditions.pop() != 0
-            loss = loss + torch.where(holds, 0.0, float("nan")).mean().to(loss.dtype)
+            loss = add_check(loss, self._conditions.pop())
         for condition, _ in self._branches:
             loss = torch.ops.memopt.behind(loss, condition)
         self._places = [place for _, place in self._branches]

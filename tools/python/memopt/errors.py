@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["BadInput", "DoesNotFit", "Error", "LossNotFinite", "NumbersWarning", "Refused", "UNKNOWN_NUMBER", "Unavailable"]
+__all__ = ["BadInput", "DoesNotFit", "ENDLESS_LOOP", "EndlessLoop", "Error", "LossNotFinite", "NumbersWarning", "Refused", "UNKNOWN_NUMBER", "Unavailable"]
 
 #: Said while a model is traced, and while its program is rewritten.
 UNKNOWN_NUMBER = ("a Python number (.item(), int(x), float(x), tolist()) that follows from the data is not known when the step is "
                   "compiled; keep it a tensor, or give it as a size that is fixed")
+
+ENDLESS_LOOP = ("a loop whose end depends on the data is not supported; give it a number of turns, and keep what is done by "
+                "torch.where(condition, new, old)")
 
 
 class Error(Exception):
@@ -48,6 +51,10 @@ class BadInput(Error, ValueError):
 class Refused(BadInput):
     """What cannot be exported and compiled without changing what training would do; the message says what to write
     instead."""
+
+
+class EndlessLoop(Refused):
+    """A loop whose end depends on the data."""
 
 
 class LossNotFinite(BadInput, ArithmeticError):

@@ -47,12 +47,13 @@ from .errors import BadInput, Error, Refused
 from .operators import list_sources
 from .padding import MASK
 from .places import place_of_node
-from .rewriting.derivatives import expand_gradients, has_vmap
+from .rewriting.derivatives import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
 from .rewriting.sides import finish_sides, settle_sides
+from .stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .tracing_errors import find_cause, refuse_tracing_error
 from .words import ProgramWords
 
@@ -238,19 +239,23 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         if sizes.apply():
             program = trace()
         regions = contextlib.nullcontext
-        if gradients.has_graphs(program):
-            regions = gradients.detached_regions
+        if has_graphs(program):
+            regions = detached_regions
             with regions():
                 program = trace()
         if checks is not None:
             _settle_sides(program, checks, trace, regions)
     if has_vmap(program):
-        gradients.keep_stopped_gradients(program)
+        keep_stopped_gradients(program)
         program = program.run_decompositions({})
+        make_numbers_tensors(program)
     expand_gradients(program)
-    program = rewrite_program(program, batch)
+    texts: list[str] | None = None if checks is None else []
+    program = rewrite_program(program, batch, texts)
+    if texts:
+        step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
     gradients.check_program(program)
-    gradients.keep_stopped_gradients(program)
+    keep_stopped_gradients(program)
     program = program.run_decompositions({})
     _drop_aliases(program)
     _check_layouts(program)

@@ -6,8 +6,7 @@
 An exported program is a forward pass. Whoever differentiates it has to know where PyTorch would not have, and
 where it would have done something else:
 
-- `torch.no_grad()` is there after tracing and gone after the decompositions. `keep_stopped_gradients` puts a
-  `detach` behind each result of such a region, which stays.
+- Regions of `torch.no_grad()` are marked by stopped_gradients.py.
 - Of a `torch.autograd.Function` only the forward ops are traced. While `watched_gradients` is entered,
   `Function.apply` writes the backward formula into the graph as well, between two marks:
 
@@ -26,16 +25,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import itertools
-import operator
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch.export.graph_signature import InputKind, OutputKind
-from torch.overrides import TorchFunctionMode
+from torch.export.graph_signature import OutputKind
 
 from . import internals
 from .checks import REPLACED
@@ -43,8 +39,9 @@ from .errors import Error, Refused
 from .places import called_from
 from .reads import unobserved
 from .rewriting import derivatives, integers, layers, observers, sizes
+from .stopped_gradients import is_real
 
-__all__ = ["Refused", "check_module", "check_program", "keep_stopped_gradients", "watched_gradients", "with_formula"]
+__all__ = ["Refused", "check_module", "check_program", "watched_gradients", "with_formula"]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -84,10 +81,6 @@ class _Context:
         raise Refused(f"{self._name} writes over its input (mark_dirty), which is not supported; return a new tensor")
 
 
-def _is_real(value) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
-
-
 def _needs_gradient(value) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
@@ -120,7 +113,7 @@ def _join(args: tuple, outputs, context: _Context, formula: Callable[[list], lis
     several = isinstance(outputs, (tuple, list))
     outputs = list(outputs) if several else [outputs]
     active = [i for i, value in enumerate(outputs)
-              if _is_real(value) and not any(value is constant for constant in context._constant)]
+              if is_real(value) and not any(value is constant for constant in context._constant)]
     incoming = [torch.ops.memopt.incoming_gradient(outputs[i], n) for n, i in enumerate(active)]
     gradients = [None if not isinstance(value, torch.Tensor) else torch.zeros_like(value) for value in outputs]
     for i, gradient in zip(active, incoming):
@@ -273,135 +266,6 @@ def watched_gradients():
     """While entered, tracing keeps backward formulas and refuses what would be lost."""
     with _replacements:
         yield
-
-
-# ----------------------------------------------------------------------------------------------------------
-# torch.no_grad
-# ----------------------------------------------------------------------------------------------------------
-
-class detached_regions(TorchFunctionMode):
-    """While entered, results of `torch.no_grad()` are detached one by one: of programs with `torch.cond` and its like,
-    torch.export loses the regions."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if torch.is_grad_enabled() or function is torch.Tensor.detach:
-            return result
-        is_new = lambda value: _is_real(value) and not value.requires_grad and not any(value is other for other in args)
-        return internals.map_tensors(lambda value: value.detach() if is_new(value) else value, result) if isinstance(
-            result, (torch.Tensor, tuple, list)) else result
-
-
-def has_graphs(program: torch.export.ExportedProgram) -> bool:
-    """Whether operators with graphs are among its nodes."""
-    return any(isinstance(node.target, torch._ops.HigherOrderOperator) and not node.target.name().startswith("wrap_with")
-               for node in program.graph_module.graph.nodes)
-
-
-def _is_region(node: torch.fx.Node) -> bool:
-    return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
-
-
-def _writes(region: torch.fx.GraphModule) -> set[int]:
-    """Which of the region's inputs it writes over."""
-    places = {node: i for i, node in enumerate(n for n in region.graph.nodes if n.op == "placeholder")}
-    written = set()
-    for node in region.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if node.op != "call_function" or schema is None or not schema.is_mutable:
-            continue
-        for argument, value in zip(schema.arguments, node.args):
-            if argument.alias_info is None or not argument.alias_info.is_write or not isinstance(value, torch.fx.Node):
-                continue
-            while value.op == "call_function" and getattr(value.target, "_schema", None) is not None and any(
-                    result.alias_info is not None for result in value.target._schema.returns):
-                value = value.args[0]
-            if value in places:
-                written.add(places[value])
-    return written
-
-
-def _find_written(module: torch.fx.GraphModule, value: torch.fx.Node) -> torch.fx.Node:
-    """What a value is that operators in place have written over, in this graph or in regions of it."""
-    while value.op == "call_function":
-        schema = getattr(value.target, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            value = value.args[0]
-        elif value.target is operator.getitem and _is_region(value.args[0]):
-            region, place = value.args
-            body = getattr(module, region.args[1].target)
-            inner = [node for node in body.graph.nodes if node.op == "placeholder"]
-            given = _find_written(body, list(body.graph.output_node().args[0])[place])
-            if given not in inner:
-                return value
-            value = region.args[2 + inner.index(given)]
-        else:
-            break
-    return value
-
-
-_CREATORS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
-             "new_empty"}
-
-
-def _is_bare(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> bool:
-    """Whether it was made of nothing and not written to before the region, and so has no gradient of its own; nor looked at before by a
-    view that is used behind."""
-    schema = getattr(value.target, "_schema", None) if value.op == "call_function" else None
-    if schema is None or schema.name.removeprefix("aten::") not in _CREATORS:
-        return False
-    same = {value}  # with its views
-    for node in itertools.takewhile(lambda node: node is not region, graph.nodes):
-        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        if schema is None or not node.args or node.args[0] not in same:
-            continue
-        if schema.is_mutable:
-            return False
-        if any(result.alias_info is not None for result in schema.returns):
-            same.add(node)
-    before = {*itertools.takewhile(lambda node: node is not region, graph.nodes), region}
-    return all(user in before for view in same - {value} for user in view.users)
-
-
-def _stop_behind(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> None:
-    """What is read of a value behind a region that wrote it has no gradient: a copy of it is read, and written from there on."""
-    nodes = list(graph.nodes)
-    behind = set(nodes[nodes.index(region) + 1:])
-    with graph.inserting_after(region):
-        stopped = _detach(graph, value)
-    with graph.inserting_after(stopped):
-        copied = graph.call_function(torch.ops.aten.clone.default, (stopped,))
-    copied.meta = dict(stopped.meta)
-    value.replace_all_uses_with(copied, lambda user: user in behind)
-
-
-def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
-    """Detaches what comes out of regions without gradients, in place."""
-    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
-    for node in list(program.graph_module.graph.nodes):
-        if node.op != "call_function" or not _is_region(node):
-            continue
-        region = getattr(program.graph_module, node.args[1].target)
-        for place in _writes(region):
-            value = node.args[2 + place]
-            root = _find_written(program.graph_module, value)
-            if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, node, value):
-                _stop_behind(program.graph_module.graph, node, value)
-            elif value.meta["val"].is_floating_point() and kinds.get(root.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
-                raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
-                              "computed; write x = x + (f(x) - x).detach() instead")
-        (output,) = (n for n in region.graph.nodes if n.op == "output")
-        with region.graph.inserting_before(output):
-            output.args = (torch.fx.node.map_arg(output.args[0], lambda value: _detach(region.graph, value)),)
-        region.recompile()
-
-
-def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:
-    if not _is_real(value.meta.get("val")):
-        return value
-    node = graph.call_function(torch.ops.aten.detach.default, (value,))
-    node.meta = dict(value.meta)
-    return node
 
 
 # ----------------------------------------------------------------------------------------------------------

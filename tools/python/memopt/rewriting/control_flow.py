@@ -54,7 +54,8 @@ def _choose(engine, conditions, branches, values):
     for condition, branch in zip(conditions, branches):
         given = [torch.where(condition, value, _stand_in(value, engine.samples)) if isinstance(value, torch.Tensor) and value.is_floating_point()
                  and not engine.is_parameter(value) else value for value in values]
-        found.append(engine.run(branch, given))
+        with engine.taking(condition):
+            found.append(engine.run(branch, given))
     chosen = list(found[-1])
     for condition, results in zip(reversed(conditions[:-1]), reversed(found[:-1])):
         chosen = [torch.where(condition, a, b) if isinstance(a, torch.Tensor) else a for a, b in zip(results, chosen)]
@@ -121,7 +122,8 @@ def _while(engine, target, arguments, keywords):
     for _ in range(turns):
         goes_on = engine.run(condition, [*carried, *rest])
         goes_on = (goes_on[0] if isinstance(goes_on, (tuple, list)) else goes_on).reshape(())
-        turned = engine.run(body, [*carried, *rest])
+        with engine.taking(goes_on):
+            turned = engine.run(body, [*carried, *rest])
         carried = [torch.where(goes_on, new, old) for new, old in zip(turned, carried)]
     return carried
 

@@ -24,7 +24,7 @@ from ..errors import Refused
 from ..places import _is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS
 
-__all__ = ["REPLACED", "expand_gradients", "has_vmap"]
+__all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
 _functorch = torch._C._functorch
 _library = torch.library.Library("memopt", "FRAGMENT")
@@ -171,14 +171,15 @@ def _jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and
     return jacobian
 
 
-def _jvp(func, primals, tangents, *, strict=False, has_aux=False):
+def _jvp(func, primals, tangents, argnums=None, *, strict=False, has_aux=False):
     """torch.func.jvp: the gradient of a gradient by its seed."""
     if has_aux:
         raise Refused("torch.func.jvp with has_aux inside the step is not supported")
-    value, pull = _vjp(func, *primals)
+    value, pull = _vjp(func, *primals, argnums=argnums)
     outputs, spec = pytree.tree_flatten(value)
     dummies = [torch.zeros_like(output).clone() for output in outputs]
     found = pull(pytree.tree_unflatten(dummies, spec))
+    tangents = tangents if isinstance(tangents, (tuple, list)) else (tangents,)
     leaves, seeds = pytree.tree_flatten(found)[0], pytree.tree_flatten(tuple(tangents))[0]
     return value, pytree.tree_unflatten(_differentiate(leaves, dummies, seeds, True), spec)
 
@@ -191,8 +192,19 @@ def _hessian(func, argnums=0):
     return _jacrev(_jacrev(func, argnums), argnums)
 
 
+def _loop(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
+    """The torch.vmap in which PyTorch's own jacrev and jacfwd, which a module has imported by name, take one seed after the other."""
+    def run(*args):
+        leaves, spec = pytree.tree_flatten(args)
+        results = [func(*pytree.tree_unflatten(list(parts), spec)) for parts in zip(*(leaf.unbind(0) for leaf in leaves))]
+        flat = [pytree.tree_flatten(result)[0] for result in results]
+        return pytree.tree_unflatten([torch.stack(parts) for parts in zip(*flat)], pytree.tree_flatten(results[0])[1])
+    return run
+
+
 _transforms = torch._functorch.eager_transforms
-_REWRITTEN = {"grad_impl": _grad_impl, "grad_and_value_impl": _grad_and_value_impl, "_vjp_with_argnums": _vjp}
+_REWRITTEN = {"grad_impl": _grad_impl, "grad_and_value_impl": _grad_and_value_impl, "_vjp_with_argnums": _vjp, "_jvp_with_argnums": _jvp,
+              "vmap": _loop, "jacrev": _jacrev, "jacfwd": _jacfwd}
 #: What is replaced while a step is traced: owner, name and the other function.
 REPLACED = [(torch.autograd, "grad", _grad), *((_transforms, name, function) for name, function in _REWRITTEN.items()
                                                if hasattr(_transforms, name)),
@@ -378,6 +390,15 @@ def _forget(value: Any) -> Any:
 def has_vmap(program: torch.export.ExportedProgram) -> bool:
     """Whether operators on single samples, between the marks of torch.vmap, are among the nodes."""
     return any(getattr(node.target, "__module__", "") == predispatch.__name__ for node in program.graph_module.graph.nodes)
+
+
+def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:
+    """Under torch.vmap a number beside one number of each sample is cast as if it were a tensor; so it becomes one."""
+    for node in program.graph_module.graph.nodes:
+        if node.target is torch.ops.aten._to_copy.default and not isinstance(node.args[0], torch.fx.Node):
+            node.target, node.args = torch.ops.aten.full.default, ([], node.args[0])
+            node.kwargs = {key: value for key, value in node.kwargs.items() if key in ("dtype", "device")}
+    program.graph_module.recompile()
 
 
 def expand_gradients(program: torch.export.ExportedProgram) -> bool:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +18,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
+from ..checks import add_check
 from ..errors import Error, Refused
 from ..places import place_of_node
 from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
@@ -93,6 +96,31 @@ class Engine:
         self.known = KnownValues()
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
+        #: What has to hold, with what is said where it does not.
+        self.checks: list[tuple[torch.Tensor, str]] = []
+        self._checked: dict[Any, Any] = {}  # by what it is of, which is kept
+        self._taken: torch.Tensor | None = None  # whether what runs is computed for its values
+        self._place: str | None = None
+
+    # Checks
+
+    @contextlib.contextmanager
+    def taking(self, condition: torch.Tensor) -> Iterator[None]:
+        """While entered, what has to hold has to where the condition does."""
+        before = self._taken
+        self._taken = condition if before is None else before & condition
+        try:
+            yield
+        finally:
+            self._taken = before
+
+    def expect(self, condition: torch.Tensor, text: str, of: Any) -> None:
+        """A check of the step; the same text of the same value is one."""
+        key = id(of), text, id(self._taken)
+        if key not in self._checked:
+            self._checked[key] = of, self._taken
+            condition = condition.detach().reshape(())
+            self.checks.append((condition if self._taken is None else condition | ~self._taken, f"{self._place or 'the model'}: {text}"))
 
     # Keys
 
@@ -194,7 +222,7 @@ class Engine:
         return module
 
     def _call_node(self, node: torch.fx.Node, arguments: tuple, keywords: dict) -> Any:
-        place = place_of_node(node)
+        place = self._place = place_of_node(node)
         front = f"{place}: " if place else ""
         compute = self.known.prepare(node.target, arguments, keywords)
         try:
@@ -252,10 +280,13 @@ class Engine:
 class _Anew(nn.Module):
     """A program's state and its run, as a module; complex tensors of state have a last dimension of two."""
 
-    def __init__(self, program: torch.export.ExportedProgram):
+    def __init__(self, program: torch.export.ExportedProgram, texts: list[str] | None):
         super().__init__()
-        self.__dict__["_program"] = program
+        self.__dict__["_program"], self.__dict__["_texts"] = program, texts
         made: dict[int, torch.Tensor] = {}
+        # Names of their own: torch.export has its names for the constants that this run makes.
+        self.__dict__["_kept"] = {spec.target: f"kept_{place}" for place, spec in enumerate(program.graph_signature.input_specs)
+                                  if spec.kind == InputKind.CONSTANT_TENSOR}
         for spec in program.graph_signature.input_specs:
             if spec.kind == InputKind.USER_INPUT or spec.target is None:
                 continue
@@ -268,7 +299,7 @@ class _Anew(nn.Module):
             self._place(spec, tensor)
 
     def _place(self, spec: Any, tensor: Any) -> None:
-        *path, name = spec.target.split(".")
+        *path, name = self._kept.get(spec.target, spec.target).split(".")
         owner: nn.Module = self
         for part in path:
             if part not in owner._modules:
@@ -290,13 +321,18 @@ class _Anew(nn.Module):
             if spec.kind == InputKind.TOKEN:
                 yield None
                 continue
-            value = Engine._get(self, spec.target)
+            value = Engine._get(self, self._kept.get(spec.target, spec.target))
             held = self._program.state_dict if spec.target in self._program.state_dict else self._program.constants
             if spec.kind == InputKind.CONSTANT_TENSOR:
                 engine.know_constant(value, held[spec.target])
             if spec.kind == InputKind.PARAMETER:
                 engine.know_parameter(value)
             yield complex_numbers.as_pair(value) if held[spec.target].is_complex() else value
+
+    def _check(self, engine: Engine, loss: torch.Tensor) -> torch.Tensor:
+        """The loss with what has to hold."""
+        self._texts += [text for _, text in engine.checks if text not in self._texts]
+        return functools.reduce(add_check, [condition for condition, _ in engine.checks], loss)
 
     @staticmethod
     def _finish(value: Any) -> Any:
@@ -313,17 +349,20 @@ class _Anew(nn.Module):
         given = []
         for spec, value in zip(self._program.graph_signature.output_specs, results):
             if spec.kind == OutputKind.USER_OUTPUT:
-                given.append(self._finish(value))
+                given.append(self._finish(value) if given or self._texts is None else self._check(engine, self._finish(value)))
             elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
                 complex_numbers.write(Engine._get(self, spec.target), value)
         return given[0] if len(given) == 1 else tuple(given)
 
 
-def rewrite_program(program: torch.export.ExportedProgram, batch: Mapping[str, torch.Tensor]) -> torch.export.ExportedProgram:
-    """The program in the operators that memopt has; the program itself where it is that already."""
+def rewrite_program(program: torch.export.ExportedProgram, batch: Mapping[str, torch.Tensor],
+                    texts: list[str] | None = None) -> torch.export.ExportedProgram:
+    """The program in the operators that memopt has; the program itself where it is that already. What torch.export asserts of numbers
+    becomes part of the loss, its first result, and is added to `texts`; without these it is dropped.
+    """
     for _ in range(_MOST_ROUNDS):  # what a custom operator is made of, say, may need rules itself
         if not needs_rewriting(program):
             break
         with fx_traceback.preserve_node_meta():
-            program = torch.export.export(_Anew(program), (), dict(batch), strict=False)
+            program = torch.export.export(_Anew(program, texts), (), dict(batch), strict=False)
     return program

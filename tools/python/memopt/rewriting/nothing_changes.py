@@ -33,6 +33,7 @@ _PRODUCTS = {"mm", "matmul", "bmm", "einsum", "dot", "linear"}
 _ONE_OF_EACH = {"sum", "nansum", "count_nonzero"}
 _LOSSES = {"cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"}
+_COMPARISONS = {"gt", "ge", "lt", "le", "eq", "ne"}
 #: Of what is false everywhere they make what is false everywhere.
 _KEEP_FALSE = {*_VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "count_nonzero", "index", "index_select", "gather"}
 _INDEX_AT = {"index_add": 2, "index_copy": 2, "index_reduce": 2, "scatter": 2, "scatter_add": 2, "scatter_reduce": 2}
@@ -56,10 +57,10 @@ def _symbols_of(node: torch.fx.Node) -> set[sympy.Symbol]:
 
 
 class Nothing:
-    """What is known in a program while the condition of one branch is false."""
+    """What is known in a program while the condition of one branch is false, or true where the body is the other side's."""
 
-    def __init__(self, program: torch.export.ExportedProgram, marker: torch.fx.Node, body: Sequence[torch.fx.Node]):
-        self.body = set(body)
+    def __init__(self, program: torch.export.ExportedProgram, marker: torch.fx.Node, body: Sequence[torch.fx.Node], is_other: bool = False):
+        self.body, self.marker = set(body), marker
         self._body = list(body)
         self._nodes = list(program.graph.nodes)
         self._keys: dict[torch.fx.Node, Any] = {}
@@ -68,7 +69,7 @@ class Nothing:
         self.mask: torch.fx.Node | None = None
         self._false: set[Any] = set()
         self._empty: set[sympy.Symbol] = set()
-        self._take(marker.args[0])
+        (self._take_true if is_other else self._take)(marker.args[0])
         self._follow()
 
     # What the condition says
@@ -88,25 +89,57 @@ class Nothing:
         elif name in ("gt", "ne", "ge") and not isinstance(node.args[1], torch.fx.Node) and \
                 (node.args[1] == 0 and name in ("gt", "ne") or node.args[1] == 1 and name == "ge"):
             self._take_count(node.args[0])
+        elif name in _COMPARISONS and node.args[0].meta["val"].dtype is not torch.bool:
+            self._take_count(node.args[0], is_zero=False)
 
-    def _take_count(self, node: torch.fx.Node) -> None:
-        """What counts is zero."""
-        if name_of(node) == "scalar_tensor" and isinstance(node.args[0], torch.fx.Node):
+    def _take_true(self, node: torch.fx.Node) -> None:
+        """`node` is true."""
+        name = name_of(node)
+        if name in ("clone", "to", "_to_copy", "view", "reshape", "squeeze", "unsqueeze", "flatten", "detach", "alias", "lift_fresh", "contiguous") \
+                or name == "ne" and not isinstance(node.args[1], torch.fx.Node) and node.args[1] == 0 \
+                and node.args[0].meta["val"].dtype is torch.bool:
+            self._take_true(node.args[0])
+        elif name in ("logical_not", "bitwise_not"):
+            self._take(node.args[0])
+        elif name in _COMPARISONS and not isinstance(node.args[1], torch.fx.Node) and node.args[0].meta["val"].dtype is not torch.bool:
+            self._take_count(node.args[0], is_zero=(name, node.args[1]) in (("eq", 0), ("le", 0), ("lt", 1)))
+
+    def _take_count(self, node: torch.fx.Node, is_zero: bool = True) -> None:
+        """What counts is zero, or few."""
+        if not is_zero:
+            self._take_few(node)
+        elif name_of(node) == "scalar_tensor" and isinstance(node.args[0], torch.fx.Node):
             self._empty |= {symbol for symbol in _symbols_of(node.args[0]) if node.args[0].meta["val"].node.expr == symbol}
-            maker = next((other for other in self._nodes if name_of(other) in ("nonzero", "where", "index", "masked_select", "nonzero_numpy")
-                          and any(_symbols_of(part) & self._empty for part in (other, *other.users))), None)
-            if maker is not None and name_of(maker) in ("nonzero", "where", "nonzero_numpy") and len(maker.args) == 1:
-                self._take(maker.args[0])
-            elif maker is not None and name_of(maker) == "index":
-                masks = [index for index in maker.args[1] if index is not None and index.meta["val"].dtype is torch.bool]
-                for mask in masks[:1] if len(masks) == 1 else []:
-                    self._take(mask)
+            mask = self._find_mask(self._empty)
+            if mask is not None:
+                self._take(mask)
         elif name_of(node) in ("sum", "count_nonzero", "clone", "to", "_to_copy", "detach", "any"):
             inner = node.args[0].meta.get("val")
             if isinstance(inner, torch.Tensor) and (inner.dtype is torch.bool or name_of(node) not in ("sum", "count_nonzero")):
                 self._take(node.args[0]) if inner.dtype is torch.bool else self._take_count(node.args[0])
             elif name_of(node) == "sum":  # (x > 0).long().sum()
                 self._take_count(node.args[0])
+
+    def _find_mask(self, counts: set[sympy.Symbol]) -> torch.fx.Node | None:
+        """What chooses so many rows."""
+        maker = next((other for other in self._nodes if name_of(other) in ("nonzero", "where", "index", "masked_select", "nonzero_numpy")
+                      and any(_symbols_of(part) & counts for part in (other, *other.users))), None)
+        if maker is not None and name_of(maker) in ("nonzero", "where", "nonzero_numpy") and len(maker.args) == 1:
+            return maker.args[0]
+        masks = [index for index in maker.args[1] if index is not None and index.meta["val"].dtype is torch.bool] \
+            if maker is not None and name_of(maker) == "index" else []
+        return masks[0] if len(masks) == 1 else None
+
+    def _take_few(self, node: torch.fx.Node) -> None:
+        """A mask chooses few rows, of which there may be none."""
+        name = name_of(node)
+        inner = node.args[0] if node.args and isinstance(node.args[0], torch.fx.Node) else None
+        if name == "scalar_tensor" and inner is not None:
+            self.mask = self._find_mask(_symbols_of(inner))
+        elif name in ("sum", "count_nonzero") and inner is not None and inner.meta["val"].dtype is torch.bool:
+            self.mask = inner
+        elif name in ("sum", "clone", "to", "_to_copy", "detach") and inner is not None:
+            self._take_few(inner)
 
     def _follow(self) -> None:
         for node in self._nodes:

@@ -13,6 +13,8 @@ tensor. What else depends on the number, arithmetic and operators that take a sc
 from __future__ import annotations
 
 import operator
+import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,20 +23,32 @@ from torch.utils import _pytree as pytree
 
 from ..errors import UNKNOWN_NUMBER, Refused
 
-__all__ = ["Number", "RULES", "call", "is_number", "narrow", "take_slice", "write"]
+__all__ = ["Number", "RULES", "as_truth", "calculate", "call", "is_number", "is_truth_of_data", "narrow", "take_slice", "write"]
 
-_ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.true_divide,
-               operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, operator.neg: torch.neg, operator.pow: torch.pow,
-               torch.sym_max: torch.maximum, torch.sym_min: torch.minimum, torch.sym_float: lambda x: x.to(torch.get_default_dtype())}
-_COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
+
+def _choose_extreme(name: str) -> Callable:
+    def choose(a, b):
+        number, other = (a, b) if isinstance(a, torch.Tensor) else (b, a)
+        return number.clamp(**{name: other})
+    return choose
+
+
+#: What takes tensors for numbers as it is.
+_OF_PYTHON = {operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.neg, operator.pow,
+              operator.and_, operator.or_, operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
+_FUNCTIONS = {**{function: function for function in _OF_PYTHON}, torch.sym_max: _choose_extreme("min"), torch.sym_min: _choose_extreme("max"),
+              torch.sym_float: lambda x: x.to(torch.get_default_dtype()), torch.sym_ite: torch.where, torch.sym_not: torch.logical_not}
 
 
 class Number:
-    """A number as a tensor of one element; `value` is what the program says that it is, as where it is the size of another tensor."""
+    """A number, or a truth value, as a tensor of one element; `value` is what the program says that it is, as where it is the size of
+    another tensor. Then `roots` are the numbers of the data that it follows from."""
 
-    def __init__(self, tensor: torch.Tensor):
-        self.tensor = tensor
+    def __init__(self, tensor: torch.Tensor, roots: tuple[Number, ...] = ()):
+        self.tensor, self.roots = tensor, roots or (self,)
         self.value: int | None = None
+        #: Of a truth value: torch.export need not assert it, for it is proven, or was taken for granted while the model was traced.
+        self.is_assumed = False
 
     def know(self, traced: Any) -> None:
         """From the number of the trace that the program is of."""
@@ -53,6 +67,30 @@ def _as_tensor(value: Any) -> Any:
     return value.tensor() if hasattr(value, "rows") else value
 
 
+def calculate(target: Any, arguments: tuple) -> Number | None:
+    """Arithmetic and comparisons of Python; None of what is neither."""
+    if target not in _FUNCTIONS:
+        return None
+    roots = dict.fromkeys(root for value in arguments if isinstance(value, Number) for root in value.roots)
+    return Number(_FUNCTIONS[target](*map(_as_tensor, arguments)), tuple(roots))
+
+
+def _expect(engine: Any, condition: Number, text: str) -> None:
+    """What torch.export asserts of numbers that follow from the data becomes a check of the step."""
+    if condition.is_assumed:
+        return
+    if all(root.value is not None for root in condition.roots):
+        for root in condition.roots:
+            engine.expect(root.tensor == root.value, f"a number that follows from the data has to be {root.value}, for the sizes of other "
+                          "tensors fix it", root)
+        return
+    found = re.search(r"expression (.*) on node", text)
+    said = re.sub(r"\b[uz]f?\d+\b", "n", found[1]) if found else text
+    for function, sign in (("Mod", "%"), ("Eq", "="), ("Ne", "!=")):
+        said = re.sub(rf"\b{function}\(([^,()]*), ([^,()]*)\)", rf"\1 {sign} \2", said)
+    engine.expect(condition.tensor, f"expected {said}, where n follows from the data", condition)
+
+
 def _item(engine, target, arguments, keywords):
     x = arguments[0]
     return Number(x.detach().reshape(())) if isinstance(x, torch.Tensor) else target(x)
@@ -62,16 +100,22 @@ def _scalar_tensor(value: Number, keywords: dict) -> torch.Tensor:
     return value.tensor.to(keywords.get("dtype") or torch.get_default_dtype())
 
 
+def _expect_where(engine: Any, condition: Number, taken: torch.Tensor, text: str) -> None:
+    with engine.taking(taken):
+        _expect(engine, condition, text)
+
+
+_ASSERTS = {"_assert_scalar": _expect, "memopt::expected": _expect_where}
+
+
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     """An operator with numbers among its arguments."""
-    if target in _COMPARISONS:
-        return True  # what torch.export asserts; a branch is none of these
-    if target in _ARITHMETIC:
-        values = [_as_tensor(value) for value in arguments]
-        if target in (torch.sym_max, torch.sym_min):
-            values = [torch.as_tensor(value) for value in values]
-        return Number(_ARITHMETIC[target](*values))
+    result = calculate(target, arguments)
+    if result is not None:
+        return result
     name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
+    if name in _ASSERTS:
+        return _ASSERTS[name](engine, *arguments)
     if name == "scalar_tensor":
         return _scalar_tensor(arguments[0], keywords)
     if name == "select" and isinstance(arguments[0], torch.Tensor) and isinstance(arguments[2], Number) and isinstance(arguments[1], int):
@@ -93,8 +137,9 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     raise Refused(UNKNOWN_NUMBER)
 
 
-#: What makes numbers.
-RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item}
+#: What makes numbers; what is asserted of sizes that the program has is proven.
+RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item,
+         **dict.fromkeys(("aten::_assert_scalar", "memopt::expected"), lambda engine, target, arguments, keywords: None)}
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -103,6 +148,14 @@ RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item}
 
 def _follows_from_data(value: Any) -> bool:
     return isinstance(value, torch.SymInt) and bool(symbolic_shapes.free_unbacked_symbols(value))
+
+
+def is_truth_of_data(value: Any) -> bool:
+    return isinstance(value, torch.SymBool) and bool(symbolic_shapes.free_unbacked_symbols(value))
+
+
+def as_truth(condition: torch.SymBool) -> torch.Tensor:
+    return torch.scalar_tensor(torch.sym_ite(condition, 1, 0), dtype=torch.int64) != 0
 
 
 def _find_length(part: slice) -> int | None:

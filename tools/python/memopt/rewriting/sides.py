@@ -27,6 +27,8 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from ..errors import EndlessLoop
+from ..tracing_errors import find_cause
 from .nothing_changes import Nothing, find_root
 
 __all__ = ["MOST_BRANCHES", "finish_sides", "settle_sides"]
@@ -38,15 +40,19 @@ _library.define("branch(Tensor condition, int number) -> Tensor")
 _library.impl("branch", lambda condition, number: condition.clone(), "CompositeExplicitAutograd")
 _library.define("behind(Tensor loss, Tensor condition) -> Tensor")
 _library.impl("behind", lambda loss, condition: loss.clone(), "CompositeExplicitAutograd")
-_BRANCH, _BEHIND = torch.ops.memopt.branch.default, torch.ops.memopt.behind.default
+#: What torch.export asserts on one side of a branch.
+_library.define("expected(Scalar condition, Tensor taken, str text) -> ()")
+_library.impl("expected", lambda condition, taken, text: None, "CompositeExplicitAutograd")
+torch.fx.node.has_side_effect(torch.ops.memopt.expected.default)
+_BRANCH, _BEHIND, _EXPECTED = (torch.ops.memopt.branch.default, torch.ops.memopt.behind.default, torch.ops.memopt.expected.default)
 
 #: Branches that are traced one by one; a loop over more is a loop whose end the data decide.
 MOST_SIDES = 12
 MOST_TRACES = 25
 MOST_BRANCHES = 2048
 
-_ASSERTIONS = {"aten::_assert_scalar", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size", "aten::_assert_tensor_metadata"}
-_COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
+_ASSERTIONS = {"aten::_assert_scalar", "memopt::expected", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
+               "aten::_assert_tensor_metadata"}
 
 
 class _Differs(Exception):
@@ -55,8 +61,47 @@ class _Differs(Exception):
 
 def _list_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
     """What computes; what is asserted of sizes differs between programs."""
-    return [node for node in program.graph.nodes if node.op in ("call_function", "output") and node.target not in _COMPARISONS
-            and not (isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _ASSERTIONS)]
+    return [node for node in program.graph.nodes if node.op in ("call_function", "output") and not _is_asserted(node)]
+
+
+def _is_asserted(node: torch.fx.Node) -> bool:
+    """Whether it asserts something of sizes, or is there for that alone."""
+    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _ASSERTIONS:
+        return True
+    return node.op == "call_function" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat)) \
+        and all(map(_is_asserted, node.users))
+
+
+def _list_asserts(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    return [node for node in program.graph.nodes if node.target in (aten._assert_scalar.default, _EXPECTED)]
+
+
+def _list_asserts_of(program: torch.export.ExportedProgram, body: set[torch.fx.Node]) -> list[torch.fx.Node]:
+    """What is asserted of numbers that are made in the body."""
+    inside = set(body)
+    for node in program.graph.nodes:
+        if _is_asserted(node) and any(argument in inside for argument in node.all_input_nodes):
+            inside.add(node)
+    return [node for node in _list_asserts(program) if node in inside]
+
+
+def _list_differing_asserts(first, second, side: _Side, pairs: _Pairs) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
+    """What one of two programs asserts and the other does not: torch.export asserts something of a number where that is made, wherever
+    it is asked for."""
+    def key_of(value: Any) -> Any:
+        if not isinstance(value, torch.fx.Node):
+            return repr(value)
+        found = pairs.first_of.get(value, value)
+        if found is not value or not _is_asserted(value):
+            return found
+        return value.target, *map(key_of, value.args)
+
+    def list_differing(program, body, others):
+        known = {key_of(node.args[0]) for node in others}
+        return [node for node in _list_asserts(program) if node in body or node.target is not _EXPECTED and key_of(node.args[0]) not in known]
+    own, other = _list_asserts(first), _list_asserts(second)
+    return (list_differing(first, _list_asserts_of(first, set(side.body)), other),
+            list_differing(second, _list_asserts_of(second, set(side.other)), own))
 
 
 def _drop_ends(program: torch.export.ExportedProgram) -> None:
@@ -132,6 +177,11 @@ class _Side:
         self.is_settled = False
         #: Values of the body that are used behind it, with what the second program has there; that is of the first or of `other`.
         self.phis: dict[torch.fx.Node, torch.fx.Node] = {}
+        #: What is behind the sides and of them nevertheless, with what the second program has for it.
+        self.moved: dict[torch.fx.Node, torch.fx.Node] = {}
+        #: What is asserted there alone.
+        self.asserted: list[torch.fx.Node] = []
+        self.others_asserted: list[torch.fx.Node] = []
 
     @property
     def number(self) -> int:
@@ -189,8 +239,8 @@ def _compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[_Sid
 # Sides that change nothing
 # ----------------------------------------------------------------------------------------------------------
 
-def _settle_all(first, second) -> set[int]:
-    """The numbers of branches whose side changes nothing where the branch is not taken; `second` has taken none."""
+def _settle_all(first, second) -> list[_Side]:
+    """Those branches whose side changes nothing where the branch is not taken; `second` has taken none."""
     markers = [node for node in first.graph.nodes if node.target is _BRANCH]
     sides, pairs, differing = _compare(first, second, markers)
     inside = {node: side for side in sides for node in side.body}
@@ -217,12 +267,18 @@ def _settle_all(first, second) -> set[int]:
             for user in node.users:
                 if inside.get(user) is not side and nothings[side].value_before(node) is None:
                     failed.add(side)
-    return {side.number for side in sides if side not in failed}
+    return [side for side in sides if side not in failed]
 
 
 # ----------------------------------------------------------------------------------------------------------
 # Both sides
 # ----------------------------------------------------------------------------------------------------------
+
+def _find_shape(value: torch.Tensor) -> list[int] | None:
+    """None if it depends on the data."""
+    shape = [size if isinstance(size, int) else size.node.maybe_as_int() for size in value.shape]
+    return None if None in shape else shape
+
 
 def _find_side(first, second, number: int) -> _Side:
     """The side of one branch, with what is to be chosen behind it; `second` took this branch otherwise."""
@@ -230,20 +286,48 @@ def _find_side(first, second, number: int) -> _Side:
     (side,), pairs, differing = _compare(first, second, [marker])
     body, other = set(side.body), set(side.other)
     nothing = Nothing(first, marker, side.body)
+    side.pairs, (side.asserted, side.others_asserted) = pairs, _list_differing_asserts(first, second, side, pairs)
     side.is_settled = not side.other and nothing.writes_nothing() and all(
         nothing.value_before(x) is pairs.first_of.get(y, y) for _, x, y in differing)
     if side.is_settled:
         return side
-    for _, x, y in differing:
-        value = y if y in other else pairs.first_of.get(y)
-        a, b = x.meta.get("val"), y.meta.get("val")
-        if value is None or not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor) or a.dtype != b.dtype \
-                or not all(isinstance(size, int) for size in (*a.shape, *b.shape)) or a.shape != b.shape or x not in body and y not in other:
-            raise _Differs
-        if side.phis.setdefault(x, value) is not value:
-            raise _Differs
-    side.pairs = pairs
+    _extend(side, pairs, differing)
     return side
+
+
+def _are_of_one_shape(x: torch.fx.Node, y: torch.fx.Node) -> bool:
+    a, b = x.meta.get("val"), y.meta.get("val")
+    return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype == b.dtype and _find_shape(a) is not None \
+        and _find_shape(a) == _find_shape(b)
+
+
+def _extend(side: _Side, pairs: _Pairs, differing: list) -> None:
+    """Finds what is to be chosen behind the sides. What takes values of different shapes, the mean of a number of rows on one side and of
+    another on the other, is of the sides, too: its result is chosen."""
+    body, other = set(side.body), set(side.other)
+    seconds = {first: second for second, first in pairs.first_of.items()}
+    waiting = list(differing)
+    while waiting:
+        user, x, y = waiting.pop(0)
+        if user in side.moved:
+            continue
+        value = y if y in other else pairs.first_of.get(y)
+        if x not in body and y not in other or value is None:
+            raise _Differs
+        if _are_of_one_shape(x, y):
+            if side.phis.setdefault(x, value) is not value:
+                raise _Differs
+            continue
+        schema = getattr(user.target, "_schema", None)
+        if schema is None or schema.is_mutable or user.target in (_BRANCH, _BEHIND):
+            raise _Differs
+        partner = side.moved[user] = seconds[user]
+        body.add(user)
+        other.add(partner)
+        del pairs.first_of[partner]
+        for behind in user.users:
+            if behind in seconds:
+                waiting += [(behind, a, b) for a, b in _pair_arguments(behind, seconds[behind]) if a is user]
 
 
 def _insert(graph: torch.fx.Graph, target: Any, *arguments: Any, like: torch.fx.Node | None = None, **keywords: Any) -> torch.fx.Node:
@@ -259,6 +343,21 @@ def _insert(graph: torch.fx.Graph, target: Any, *arguments: Any, like: torch.fx.
     return node
 
 
+def _assert_where(graph: torch.fx.Graph, asserted: torch.fx.Node, taken: torch.fx.Node) -> torch.fx.Node:
+    """What is asserted has to hold where its side is taken."""
+    condition, *others, text = asserted.args
+    order = {node: place for place, node in enumerate(graph.nodes)}
+    with graph.inserting_after(max(asserted, taken, key=order.__getitem__)):
+        end = graph.call_function(_EXPECTED, (condition, taken, text))
+    end.meta.update(asserted.meta)
+    with graph.inserting_before(end):
+        for other in others:
+            taken = _insert(graph, aten.logical_and.default, taken, other, like=asserted)
+    end.args = condition, taken, text
+    graph.erase_node(asserted)
+    return end
+
+
 class _Chooser:
     """Writes into a program what chooses between two sides."""
 
@@ -272,11 +371,18 @@ class _Chooser:
             value = self._now[value]
         return value
 
+    def assert_where_taken(self, side: _Side) -> None:
+        for asserted in side.asserted or _list_asserts_of(self._program, set(side.body)):
+            asserted = self._current(asserted)
+            self._now[asserted] = _assert_where(self._graph, asserted, side.marker)
+
     def apply(self, side: _Side) -> None:
-        graph, body = self._graph, set(side.body)
+        graph, body = self._graph, {*side.body, *side.moved}
         holds = side.marker
-        nothing = Nothing(self._program, side.marker, side.body)
-        self._keep_something(side, nothing)
+        nothing = Nothing(self._program, side.marker, [*side.body, *side.moved])
+        with graph.inserting_after(side.marker):
+            missed = _insert(graph, aten.logical_not.default, side.marker, like=side.marker)
+        self._keep_something(nothing, missed)
         for node in side.body:  # what it writes it writes where it is taken
             for written in nothing.list_written(node):
                 if find_root(written) not in body:
@@ -296,35 +402,53 @@ class _Chooser:
                 raise _Differs
             return self._current(found)
 
+        self.assert_where_taken(side)
         with graph.inserting_before(side.behind):
             for node in side.other:
                 copies[node] = graph.node_copy(node, take)
-            chosen = {value: _insert(graph, aten.where.self, holds, self._current(value), copies.get(other, None) or self._current(other),
-                                     like=side.behind) for value, other in side.phis.items()}
+        order = {node: place for place, node in enumerate(graph.nodes)}
+        for first, second in sorted(side.moved.items(), key=lambda pair: order[pair[0]]):
+            with graph.inserting_after(first):
+                copies[second] = graph.node_copy(second, take)
+        self._copy_asserts(side, copies, take, missed)
+        self._keep_something(Nothing(self._program, side.marker, list(copies.values()), is_other=True), side.marker)
+        chosen = {}
+        for value, other in side.phis.items():
+            end = copies.get(other) or self._current(other)
+            with graph.inserting_after(end) if value in side.moved else graph.inserting_before(side.behind):
+                chosen[value] = _insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
         order = {node: place for place, node in enumerate(graph.nodes)}
         for value, choice in chosen.items():
             now = self._current(value)
             now.replace_all_uses_with(choice, lambda user: user is not choice and order[user] > order[choice])
             self._now[now] = choice
 
-    def _keep_something(self, side: _Side, nothing: Nothing) -> None:
-        """Where the mask chooses nothing, the side sees its first element."""
-        mask = nothing.mask
+    def _copy_asserts(self, side: _Side, copies: dict, take: Callable[[torch.fx.Node], torch.fx.Node], taken: torch.fx.Node) -> None:
+        """What is asserted on the other side."""
+        def copy(node: torch.fx.Node) -> torch.fx.Node:
+            if node not in copies and _is_asserted(node):
+                copies[node] = self._graph.node_copy(node, copy)
+            return take(node)
+        with self._graph.inserting_before(side.behind):
+            for node in side.others_asserted:
+                _assert_where(self._graph, self._graph.node_copy(node, copy), taken)
+
+    def _keep_something(self, nothing: Nothing, missed: torch.fx.Node) -> None:
+        """Where a side is not taken, and its mask chooses nothing, it sees the mask's first element."""
+        mask, marker = nothing.mask, nothing.marker
         if mask is None or not all(isinstance(size, int) for size in mask.meta["val"].shape) or not mask.meta["val"].numel():
             return
         graph, shape = self._graph, list(mask.meta["val"].shape)
-        with graph.inserting_after(side.marker):
-            none = _insert(graph, aten.logical_not.default, side.marker, like=side.marker)
-        with graph.inserting_after(none):
-            places = _insert(graph, aten.arange.default, mask.meta["val"].numel(), device=torch.device("cpu"), like=side.marker)
+        with graph.inserting_after(missed):
+            places = _insert(graph, aten.arange.default, mask.meta["val"].numel(), device=torch.device("cpu"), like=marker)
         with graph.inserting_after(places):
-            is_first = _insert(graph, aten.eq.Scalar, places, 0, like=side.marker)
+            is_first = _insert(graph, aten.eq.Scalar, places, 0, like=marker)
         with graph.inserting_after(is_first):
-            shaped = _insert(graph, aten.reshape.default, is_first, shape, like=side.marker)
+            shaped = _insert(graph, aten.reshape.default, is_first, shape, like=marker)
         with graph.inserting_after(shaped):
-            wanted = _insert(graph, aten.logical_and.default, shaped, none, like=side.marker)
+            wanted = _insert(graph, aten.logical_and.default, shaped, missed, like=marker)
         with graph.inserting_after(wanted):
-            other = _insert(graph, aten.logical_or.default, mask, wanted, like=side.marker)
+            other = _insert(graph, aten.logical_or.default, mask, wanted, like=marker)
         copies = {node: other for node in nothing.list_equal(mask)}
         last = other
 
@@ -339,7 +463,7 @@ class _Chooser:
             last.meta.update(node.meta)
             return last
 
-        for node in side.body:
+        for node in nothing.body:
             for argument in list(node.all_input_nodes):
                 if argument not in nothing.body and nothing.follows_from_mask(argument):
                     node.replace_input_with(argument, take(argument))
@@ -361,7 +485,9 @@ class _Tracer:
             return None
         try:
             other = self._retrace(otherwise)
-        except Exception:  # the branch has one side
+        except Exception as error:  # the branch has one side
+            if find_cause(error, EndlessLoop) is not None:
+                raise
             return None
         _drop_ends(other)
         return other
@@ -388,7 +514,9 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     chooser = _Chooser(program)
     for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
-        if not side.is_settled:
+        if side.is_settled:
+            chooser.assert_where_taken(side)
+        else:
             chooser.apply(side)
     return left
 
@@ -412,7 +540,9 @@ def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Calla
     if other is not None:
         try:
             settled = _settle_all(program, other)
-            left = [number for number in left if number not in settled]
+            for side in settled:
+                _Chooser(program).assert_where_taken(side)
+            left = [number for number in left if not any(side.number == number for side in settled)]
         except _Differs:
             pass
     if len(left) <= MOST_SIDES:

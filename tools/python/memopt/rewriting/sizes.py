@@ -15,12 +15,17 @@ import sympy
 import torch
 from torch.fx.experimental import symbolic_shapes
 
-from ..errors import Refused
+from ..branches import ends_loop, find_frame
+from ..errors import ENDLESS_LOOP, EndlessLoop, Refused
 from ..places import _is_hidden, called_from
 
 __all__ = ["REPLACED", "Sizes"]
 
 
+#: As many rows are on the side that is traced first, of a branch that the fewest rows do not decide.
+_MANY = 10 ** 9
+#: While a model is traced, a mask is taken to choose as many rows.
+FEWEST = 2
 _active = threading.local()  # `sizes` of the thread that traces
 
 
@@ -50,8 +55,8 @@ class Sizes:
             known = size.node.shape_env, size.node.expr
             if known not in self._known:
                 self._known[known] = size
-                if not size.node.shape_env.bound_sympy(size.node.expr).upper < 2:
-                    torch._check(size >= 2)
+                if not size.node.shape_env.bound_sympy(size.node.expr).upper < FEWEST:
+                    torch._check(size >= FEWEST)
 
 
 def _are_two_counts(expression: sympy.Basic) -> bool:
@@ -79,12 +84,20 @@ _OPPOSITES = {operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: o
 
 
 def _take_side(condition: torch.SymBool) -> bool:
-    """A branch of the model's own by a number of rows: the side of some rows is traced first, and rewriting/sides.py has both."""
-    from ..checks import decide_side  # which needs the modules beside this one
+    """A branch of the model's own by a number of rows: the side of many rows is traced first, and rewriting/sides.py has both."""
+    from ..checks import check_raising_side, decide_side  # which needs the modules beside this one
+    raising = check_raising_side(condition)
+    if raising is not None:
+        return raising
+    frame = find_frame()
+    if frame is not None and ends_loop(frame):
+        raise EndlessLoop(f"{called_from()}: {ENDLESS_LOOP}")
     expression, sizes = condition.node.expr, _active.sizes
     kind = next((kind for kind in _COMPARISONS if isinstance(expression, kind)), None)
     value = symbolic_shapes.statically_known_true(condition)
-    if sizes is None or kind is None or not (value or symbolic_shapes.statically_known_true(torch.sym_not(condition))):
+    if not value and not symbolic_shapes.statically_known_true(torch.sym_not(condition)):
+        value = expression.subs(dict.fromkeys(expression.free_symbols, _MANY)) == True  # noqa: E712, of sympy's
+    if sizes is None or kind is None:
         raise Refused(f"{called_from()}: a branch by the number of rows that a mask chooses is not supported; compute both sides and "
                       "choose by torch.where")
     counts = sizes.get_counts(condition.node.shape_env)

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .. import numbers
+from ..sizes import FEWEST
 from . import choosing, layers, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
@@ -20,17 +22,10 @@ __all__ = ["RULES", "call"]
 
 #: By the operator's name.
 _OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **shapes.RULES, **layers.RULES}
-_ARITHMETIC = {operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.true_divide,
-               operator.floordiv: torch.floor_divide, operator.mod: torch.remainder, torch.sym_float: lambda value: value.to(torch.get_default_dtype()),
-               torch.sym_max: lambda a, b: a.clamp(min=b) if isinstance(a, torch.Tensor) else b.clamp(min=a),
-               torch.sym_min: lambda a, b: a.clamp(max=b) if isinstance(a, torch.Tensor) else b.clamp(max=a)}
-_COMPARISONS = {operator.ge, operator.le, operator.lt, operator.gt, operator.eq, operator.ne}
 
 
 def _calculate(target, arguments):
     """Python's arithmetic with counts."""
-    if target in _COMPARISONS:
-        return True  # what torch.export asserts of sizes; a branch would have been refused
     a, b = (*arguments, None)[:2]
     if isinstance(a, Count) and isinstance(b, int):
         if target is operator.mul:
@@ -39,9 +34,12 @@ def _calculate(target, arguments):
             return Count(a.rows, a.factor, a.offset + (b if target is operator.add else -b))
     if isinstance(b, Count) and isinstance(a, int) and target in (operator.mul, operator.add):
         return _calculate(target, (b, a))
-    if target not in _ARITHMETIC:
+    result = numbers.calculate(target, arguments)
+    if result is None:
         raise NotRagged("as a number of Python")
-    return _ARITHMETIC[target](*(value.tensor() if isinstance(value, Count) else value for value in arguments))
+    if isinstance(a, Count) and isinstance(b, int) and a.factor > 0:
+        result.is_assumed = target is operator.ge and b <= a.offset + FEWEST * a.factor or target is operator.le and b >= a.bound
+    return result
 
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
@@ -78,4 +76,4 @@ def _drop(engine, target, arguments, keywords):
 #: Operators that make rows, whatever they are called with.
 RULES = {f"aten::{name}": rule for name, rule in {
     **choosing.MAKERS, **writing.MAKERS, "where": _where,
-    **dict.fromkeys(("_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"), _drop)}.items()}
+    **dict.fromkeys(("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"), _drop)}.items()}

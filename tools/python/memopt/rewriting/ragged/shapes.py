@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
-from .values import Count, NotRagged, Ragged, align_all, bind, compact, fill_rows, find_rows, list_dims, plain, plain_all, wrap_dim
+from .values import Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_rows, list_dims, plain, plain_all, wrap_dim
 
 __all__ = ["RULES"]
 
@@ -30,7 +32,11 @@ def _select(engine, target, arguments, keywords):
     x, dim, index = arguments
     dim = wrap_dim(dim, x.full.dim())
     if dim == x.dim:
-        return compact(x).select(dim, index)
+        if not isinstance(index, int):
+            raise NotRagged("by a number that follows from the data")
+        engine.expect(x.count() > (index if index >= 0 else -1 - index), f"a mask chooses too few rows for the index {index}", x)
+        place = torch.full((1,), index, dtype=torch.int64) if index >= 0 else (x.count() + index).clamp(min=0).reshape(1)
+        return compact(x).index_select(dim, place).squeeze(dim)
     return x.with_full(target(x.full, dim, index), x.dim - (dim < x.dim))
 
 
@@ -38,9 +44,36 @@ def _slice(engine, target, arguments, keywords):
     x, dim, start, end, step = (*arguments, *(0, None, None, 1)[len(arguments) - 1:])[:5]
     if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) != x.dim:
         return x.with_full(target(x.full, dim, start, end, step))
-    if isinstance(x, Ragged) and not start and (end is None or isinstance(end, int) and end >= x.bound) and step == 1:
-        return x
-    raise NotRagged("a slice of them")
+    start = start or 0
+    end = sys.maxsize if end is None else end
+    if not isinstance(x, Ragged) or not all(isinstance(part, int) for part in (start, end, step)):
+        raise NotRagged("a slice of them")
+    return x if not start and end >= x.bound and step == 1 else _take_slice(engine, x, start, end, step)
+
+
+def _take_slice(engine, x: Ragged, start: int, end: int, step: int = 1) -> Ragged:
+    """The rows stay in their places, and fewer of them count."""
+    rank = x.valid.to(torch.int64).cumsum(0) - 1
+    first = start if start >= 0 else (x.count() + start).clamp(min=0)
+    valid = x.valid & (rank >= first)
+    if end < x.bound:
+        valid = valid & (rank < (end if end >= 0 else x.count() + end))
+    if step != 1:
+        valid = valid & ((rank - first) % step == 0)
+    return Ragged(fill_rows(x.full, x.dim, valid), x.dim, valid, engine.intern("slice", x.key, start, end, step))
+
+
+def _diff(engine, target, arguments, keywords):
+    bound = bind(target, arguments, keywords)
+    x = arguments[0]
+    if not isinstance(x, Ragged) or bound["prepend"] is not None or bound["append"] is not None:
+        raise NotRagged("with others in front or behind")
+    if wrap_dim(bound["dim"], x.full.dim()) != x.dim:
+        return x.with_full(target(x.full, *arguments[1:], **keywords))
+    for _ in range(bound["n"]):
+        first, second = _take_slice(engine, x, 0, -1), _take_slice(engine, x, 1, sys.maxsize)
+        x = second.with_full(second.full - align(engine, first, second).full)
+    return x
 
 
 def _permute(engine, target, arguments, keywords):
@@ -193,7 +226,7 @@ RULES = {
     "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
-    "expand": _expand, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
+    "expand": _expand, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
                      "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),

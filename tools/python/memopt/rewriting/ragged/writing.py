@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from .choosing import find_places, is_mask, replace_known_masks
+from .layers import pointwise
 from .values import NotRagged, Ragged, align, align_all, compact, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
 
 aten = torch.ops.aten
@@ -90,6 +91,13 @@ def _write_rows(engine, x, indices, values, accumulate):
     return written[:below].reshape(x.shape)
 
 
+def _copy(engine, target, arguments, keywords):
+    """Into a view of rows, `rows[:, 0] = 1`."""
+    if not isinstance(arguments[0], Ragged):
+        raise NotRagged("into what has other rows")
+    return pointwise(engine, target, arguments, keywords)
+
+
 def _scatter(engine, target, arguments, keywords):
     """index_add, scatter_add, scatter_reduce and their like: rows that do not count go into one behind the last."""
     x, dim, index, source, *rest = arguments
@@ -112,7 +120,7 @@ def _scatter(engine, target, arguments, keywords):
     return x.copy_(written) if target._schema.name.endswith("_") else written
 
 
-RULES = dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
-                       "scatter_", "index_copy", "index_copy_", "index_reduce", "index_reduce_"), _scatter)
+RULES = {"copy_": _copy, **dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
+                       "scatter_", "index_copy", "index_copy_", "index_reduce", "index_reduce_"), _scatter)}
 #: What may have rows for indices.
 MAKERS = {"index_put": _index_put, "index_put_": _index_put}

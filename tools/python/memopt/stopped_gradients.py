@@ -1,0 +1,148 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Regions without gradients, `torch.no_grad()`, in the programs of torch.export: they are there after tracing and gone after the
+decompositions, so a `detach` behind each result of theirs says the same."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import torch
+from torch.export.graph_signature import InputKind
+from torch.overrides import TorchFunctionMode
+
+from . import internals
+from .errors import Refused
+
+__all__ = ["detached_regions", "has_graphs", "is_real", "keep_stopped_gradients"]
+
+
+def is_real(value) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+class detached_regions(TorchFunctionMode):
+    """While entered, results of `torch.no_grad()` are detached one by one: of programs with `torch.cond` and its like,
+    torch.export loses the regions."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if torch.is_grad_enabled() or function is torch.Tensor.detach:
+            return result
+        is_new = lambda value: is_real(value) and not value.requires_grad and not any(value is other for other in args)
+        return internals.map_tensors(lambda value: value.detach() if is_new(value) else value, result) if isinstance(
+            result, (torch.Tensor, tuple, list)) else result
+
+
+def has_graphs(program: torch.export.ExportedProgram) -> bool:
+    """Whether operators with graphs are among its nodes."""
+    return any(isinstance(node.target, torch._ops.HigherOrderOperator) and not node.target.name().startswith("wrap_with")
+               for node in program.graph_module.graph.nodes)
+
+
+def _is_region(node: torch.fx.Node) -> bool:
+    return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
+
+
+def _writes(region: torch.fx.GraphModule) -> set[int]:
+    """Which of the region's inputs it writes over."""
+    places = {node: i for i, node in enumerate(n for n in region.graph.nodes if n.op == "placeholder")}
+    written = set()
+    for node in region.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None or not schema.is_mutable:
+            continue
+        for argument, value in zip(schema.arguments, node.args):
+            if argument.alias_info is None or not argument.alias_info.is_write or not isinstance(value, torch.fx.Node):
+                continue
+            while value.op == "call_function" and getattr(value.target, "_schema", None) is not None and any(
+                    result.alias_info is not None for result in value.target._schema.returns):
+                value = value.args[0]
+            if value in places:
+                written.add(places[value])
+    return written
+
+
+def _find_written(module: torch.fx.GraphModule, value: torch.fx.Node) -> torch.fx.Node:
+    """What a value is that operators in place have written over, in this graph or in regions of it."""
+    while value.op == "call_function":
+        schema = getattr(value.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            value = value.args[0]
+        elif value.target is operator.getitem and _is_region(value.args[0]):
+            region, place = value.args
+            body = getattr(module, region.args[1].target)
+            inner = [node for node in body.graph.nodes if node.op == "placeholder"]
+            given = _find_written(body, list(body.graph.output_node().args[0])[place])
+            if given not in inner:
+                return value
+            value = region.args[2 + inner.index(given)]
+        else:
+            break
+    return value
+
+
+_CREATORS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full",
+             "new_empty"}
+
+
+def _is_bare(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> bool:
+    """Whether it was made of nothing and not written to before the region, and so has no gradient of its own; nor looked at before by a
+    view that is used behind."""
+    schema = getattr(value.target, "_schema", None) if value.op == "call_function" else None
+    if schema is None or schema.name.removeprefix("aten::") not in _CREATORS:
+        return False
+    same = {value}  # with its views
+    for node in itertools.takewhile(lambda node: node is not region, graph.nodes):
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        if schema is None or not node.args or node.args[0] not in same:
+            continue
+        if schema.is_mutable:
+            return False
+        if any(result.alias_info is not None for result in schema.returns):
+            same.add(node)
+    before = {*itertools.takewhile(lambda node: node is not region, graph.nodes), region}
+    return all(user in before for view in same - {value} for user in view.users)
+
+
+def _stop_behind(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> None:
+    """What is read of a value behind a region that wrote it has no gradient: a copy of it is read, and written from there on."""
+    nodes = list(graph.nodes)
+    behind = set(nodes[nodes.index(region) + 1:])
+    with graph.inserting_after(region):
+        stopped = _detach(graph, value)
+    with graph.inserting_after(stopped):
+        copied = graph.call_function(torch.ops.aten.clone.default, (stopped,))
+    copied.meta = dict(stopped.meta)
+    value.replace_all_uses_with(copied, lambda user: user in behind)
+
+
+def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
+    """Detaches what comes out of regions without gradients, in place."""
+    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    for node in list(program.graph_module.graph.nodes):
+        if node.op != "call_function" or not _is_region(node):
+            continue
+        region = getattr(program.graph_module, node.args[1].target)
+        for place in _writes(region):
+            value = node.args[2 + place]
+            root = _find_written(program.graph_module, value)
+            if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, node, value):
+                _stop_behind(program.graph_module.graph, node, value)
+            elif value.meta["val"].is_floating_point() and kinds.get(root.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
+                raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
+                              "computed; write x = x + (f(x) - x).detach() instead")
+        (output,) = (n for n in region.graph.nodes if n.op == "output")
+        with region.graph.inserting_before(output):
+            output.args = (torch.fx.node.map_arg(output.args[0], lambda value: _detach(region.graph, value)),)
+        region.recompile()
+
+
+def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:
+    if not is_real(value.meta.get("val")):
+        return value
+    node = graph.call_function(torch.ops.aten.detach.default, (value,))
+    node.meta = dict(value.meta)
+    return node
