@@ -284,7 +284,6 @@ def _find_side(first, second, number: int) -> _Side:
     """The side of one branch, with what is to be chosen behind it; `second` took this branch otherwise."""
     marker = next(node for node in first.graph.nodes if node.target is _BRANCH and node.args[1] == number)
     (side,), pairs, differing = _compare(first, second, [marker])
-    body, other = set(side.body), set(side.other)
     nothing = Nothing(first, marker, side.body)
     side.pairs, (side.asserted, side.others_asserted) = pairs, _list_differing_asserts(first, second, side, pairs)
     side.is_settled = not side.other and nothing.writes_nothing() and all(
