@@ -30,7 +30,7 @@ COMMANDS = {
                 "--optimizer=adamw"],
     "frontier": ["memopt-compile", FIXTURE / "model.pt2", "--frontier=3", f"--frontier-output={OUT}/f", "--optimizer=sgd"],
     "cache": ["memopt-compile", FIXTURE / "model.pt2", "-o", OUT / "p.memopt", f"--cache={OUT}/.cache", "--quiet", "--optimizer=sgd"],
-    "model": ["memopt-run", FIXTURE / "model.pt2", DATA, "-o", OUT / "p.memopt", "--optimizer=sgd", "--steps=1", "--quiet", f"--save={OUT}/run"],
+    "model": ["memopt-run", FIXTURE / "model.pt2", DATA, "-o", OUT / "p.memopt", "--optimizer=adamw", "--steps=1", "--quiet", f"--save={OUT}/run"],
     "plan": ["memopt-plan", "arena", FOLDER / "problem.csv", "-o", OUT / "answer.csv"],
     "train": ["memopt-run", FOLDER / "train.memopt", DATA, "--steps=3", "--quiet", f"--save={OUT}/run", "--save-every=1", "--keep=2",
               f"--report={OUT}/r.json", f"--trace={OUT}/t.json", f"--save-gradients={OUT}/g.safetensors", f"--log={OUT}/l.csv"],
