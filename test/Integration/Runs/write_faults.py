@@ -135,9 +135,14 @@ def sweep_calls(name):
     found = {}
     for call, error in CALLS.items():
         found[call] = sweep(name, lambda number: load_shim("faults", FAULTS=f"{call}:{error}:{number}:1", FAULTS_IN=str(OUT), FAULTS_MET=str(met)), met)
+    sweep_interrupts(name)
+    return found
+
+
+def sweep_interrupts(name):
+    met = FOLDER / "met"
     for call in ("write", "pwrite", "open"):
         sweep(name, lambda number: load_shim("faults", FAULTS=f"{call}:4:{number}:1", FAULTS_IN=str(OUT), FAULTS_MET=str(met)), met, must_work=True)
-    return found
 
 
 def sweep_memory(name):
@@ -181,6 +186,8 @@ def main():
         print(f"{name}: {', '.join(f'{call} {count}' for call, count in found.items() if count)}", flush=True)
     for name in names:
         print(f"{name}: {sweep_memory(name)} ways to have too little memory", flush=True)
+    if "interrupts" in sys.argv[4:]:  # alone: the others are a part of the sweeps
+        sweep_interrupts("compile")
     if not sys.argv[4:] or "clocks_jump" in sys.argv[4:]:
         clocks_jump()
     print(calls, "calls failed, each once")
