@@ -142,7 +142,7 @@ static ::memopt::Status writeDigest(const std::string &path, StringRef digest) {
   size_t place = file->getBuffer().find(kDigestPlaceholder);
   if (place == StringRef::npos)
     return ::memopt::environmentError("'" + path + "' has no place for the package's digest");
-  ::memopt::Descriptor target(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  ::memopt::Descriptor target = ::memopt::openUninterrupted(AT_FDCWD, path, O_WRONLY);
   if (target.get() < 0)
     return ::memopt::environmentError(::memopt::describeErrno("opening", path, errno));
   MEMOPT_RETURN_IF_ERROR(

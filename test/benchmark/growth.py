@@ -72,12 +72,12 @@ def nothing(size):
     return repeated(None, 0)
 
 
-@kind(250)
+@kind(625)
 def chain(size):
     return repeated(lambda b, value: b.op("tanh.default", self_=value), size)
 
 
-@kind(250)
+@kind(625)
 def cheap_chain(size):
     return repeated(lambda b, value: b.op("add.Scalar", self_=value, other=1.0), size)
 
@@ -173,7 +173,7 @@ def layers(size, samples=8):
     return b.finish(value)
 
 
-@kind(125)
+@kind(625)
 def parameters(size):
     return layers(size)
 
@@ -270,7 +270,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="default: all")
     parser.add_argument("--bin", type=pathlib.Path, help="folder of memopt-compile; default: on PATH, or this source tree's build")
-    parser.add_argument("--most", type=float, default=20, help="CPU seconds of one compilation after which no larger one is tried")
+    parser.add_argument("--most", type=float, default=100, help="CPU seconds of one compilation after which no larger one is tried")
     parser.add_argument("--doublings", type=int, help="of the smallest size; default: as the kind says")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--list", action="store_true")

@@ -111,21 +111,23 @@ WRAP(ssize_t, pwrite, (int file, const void *bytes, size_t count, off_t at),
 
 WRAP(int, ftruncate, (int file, off_t size), (file, size), file, NULL, (void)0)
 
-/// Files that are opened to be written: others are libraries and the like.
-#define WRAP_OPEN(name)                                                                            \
-  int name(const char *path, int flags, ...) {                                                     \
-    static long calls;                                                                             \
+/// Files that are opened to be written: others are libraries and the like. All names count as one.
+static long opened;
+#define WRAP_OPEN(name, parameters, arguments)                                                     \
+  int name parameters {                                                                            \
     va_list rest;                                                                                  \
     va_start(rest, flags);                                                                         \
     mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;                      \
     va_end(rest);                                                                                  \
-    int what = (flags & O_ACCMODE) == O_RDONLY ? WORKS : decide("open", &calls, -1, path);         \
+    int what = (flags & O_ACCMODE) == O_RDONLY ? WORKS : decide("open", &opened, -1, path);        \
     if (what > 0)                                                                                  \
       return errno = what, -1;                                                                     \
-    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode);          \
+    return ((int(*) parameters)dlsym(RTLD_NEXT, #name))arguments;                                  \
   }
-WRAP_OPEN(open)
-WRAP_OPEN(open64)
+WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
+WRAP_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
+WRAP_OPEN(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
+WRAP_OPEN(openat64, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
 
 int statvfs(const char *path, struct statvfs *facts) {
   int result = ((int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs"))(path, facts);

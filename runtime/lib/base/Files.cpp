@@ -92,13 +92,21 @@ StatusOr<std::vector<std::string>> memopt::listFolder(const std::string &path) {
 // Reading
 //===----------------------------------------------------------------------===//
 
+Descriptor memopt::openUninterrupted(int folder, const std::string &path, int flags,
+                                     unsigned mode) {
+  int file;
+  do
+    file = ::openat(folder, path.c_str(), flags | O_CLOEXEC, mode);
+  while (file < 0 && errno == EINTR);
+  return Descriptor(file);
+}
+
 /// Never waits: a pipe without a writer would block.
 StatusOr<InputFile> InputFile::openIn(int folder, const std::string &name,
                                       const std::string &path) {
   InputFile result;
   result.path = path;
-  result.file =
-      Descriptor(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  result.file = openUninterrupted(folder, name, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   struct stat facts;
   if (result.file.get() < 0 || ::fstat(result.file.get(), &facts) != 0)
     return explainReading("opening", path, errno);
@@ -154,7 +162,7 @@ StatusOr<std::string> memopt::readFile(const std::string &path, size_t limit) {
 StatusOr<OpenFolder> OpenFolder::open(const std::string &path) {
   OpenFolder result;
   result.path = path;
-  result.folder = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  result.folder = openUninterrupted(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
   if (result.folder.get() < 0)
     return explainReading("opening folder", path, errno);
   return result;

@@ -87,11 +87,7 @@ static StatusOr<OutputPlace> findOutput(const std::string &path) {
 }
 
 Descriptor memopt::openOwnFile(const std::string &path, int flags, unsigned mode) {
-  int file;
-  do
-    file = ::open(path.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode);
-  while (file < 0 && errno == EINTR);
-  return Descriptor(file);
+  return openUninterrupted(AT_FDCWD, path, flags | O_NOFOLLOW, mode);
 }
 
 StatusOr<Descriptor> memopt::createNewFile(const std::string &path) {
@@ -265,7 +261,7 @@ static Status copyBytes(const Descriptor &source, const std::string &from, const
 }
 
 Status memopt::copyToNewFile(const std::string &from, const std::string &to) {
-  Descriptor source(::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor source = openOwnFile(from, O_RDONLY, 0);
   struct stat facts{};
   if (source.get() < 0 || ::fstat(source.get(), &facts) != 0)
     return environmentError(describeErrno("opening", from, errno));
@@ -284,7 +280,7 @@ Status memopt::writeFileAtomically(const std::string &path, std::string_view con
 }
 
 Status memopt::syncFolder(const std::string &path) {
-  Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor folder = openUninterrupted(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
   // A folder may be for writing alone; its entries then reach the disk in their own time.
   if (folder.get() < 0)
     return errno == EACCES ? Status::ok()

@@ -161,7 +161,7 @@ StatusOr<std::unique_ptr<DiskFile>> DiskFile::create(const std::string &folder, 
 /// transfers are asked for afterwards: a file system that refuses them at the opening may have made
 /// the file by then.
 Status DiskFile::open(bool isDirect) {
-  descriptor = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  descriptor = openUninterrupted(AT_FDCWD, folder, O_TMPFILE | O_RDWR, 0600).release();
   if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
     std::string path = folder + "/memopt-XXXXXX";
     descriptor = ::mkostemp(path.data(), O_CLOEXEC);

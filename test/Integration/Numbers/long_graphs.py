@@ -42,7 +42,7 @@ def check_pieces(folder):
     growth.KINDS["chain"][0](480).save(folder / "model.pt2")
     done = subprocess.run(["memopt-compile", folder / "model.pt2", "--emit=kernels", "--optimizer=sgd"], capture_output=True, text=True)
     most = max(piece.count("math.tanh") for piece in done.stdout.split("memopt.kernel"))
-    return "" if done.returncode == 0 and 0 < most <= 80 else f"exit {done.returncode}, a kernel of {most} functions"
+    return "" if done.returncode == 0 and 0 < most <= 24 else f"exit {done.returncode}, a kernel of {most} functions"
 
 
 def counted(depth):

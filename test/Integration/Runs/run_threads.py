@@ -1,6 +1,6 @@
 """Trains a package under settings that give it other numbers of threads, and compares the checkpoints.
 
-    run_threads.py PACKAGE DATA FOLDER"""
+    run_threads.py PACKAGE DATA FOLDER [SETTING...]"""
 import filecmp
 import os
 import pathlib
@@ -24,9 +24,9 @@ def train(package, data, setting, checkpoint):
 
 
 def main():
-    package, data, folder = sys.argv[1:]
+    package, data, folder, *settings = sys.argv[1:]
     name = pathlib.Path(package).stem
-    for number, setting in enumerate(SETTINGS):
+    for number, setting in enumerate(["", *settings] if settings else SETTINGS):
         checkpoint = pathlib.Path(folder) / f"{name}-{number}"
         train(package, data, setting, checkpoint)
         if setting:

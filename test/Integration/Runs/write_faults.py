@@ -29,6 +29,8 @@ COMMANDS = {
     "compile": ["memopt-compile", FIXTURE / "model.pt2", "-o", OUT / "p.memopt", f"--report={OUT}/r.json", f"--html={OUT}/p.html", "--quiet",
                 "--optimizer=adamw"],
     "frontier": ["memopt-compile", FIXTURE / "model.pt2", "--frontier=3", f"--frontier-output={OUT}/f", "--optimizer=sgd"],
+    "cache": ["memopt-compile", FIXTURE / "model.pt2", "-o", OUT / "p.memopt", f"--cache={OUT}/.cache", "--quiet", "--optimizer=sgd"],
+    "model": ["memopt-run", FIXTURE / "model.pt2", DATA, "-o", OUT / "p.memopt", "--optimizer=adamw", "--steps=1", "--quiet", f"--save={OUT}/run"],
     "plan": ["memopt-plan", "arena", FOLDER / "problem.csv", "-o", OUT / "answer.csv"],
     "train": ["memopt-run", FOLDER / "train.memopt", DATA, "--steps=3", "--quiet", f"--save={OUT}/run", "--save-every=1", "--keep=2",
               f"--report={OUT}/r.json", f"--trace={OUT}/t.json", f"--save-gradients={OUT}/g.safetensors", f"--log={OUT}/l.csv"],
@@ -133,9 +135,14 @@ def sweep_calls(name):
     found = {}
     for call, error in CALLS.items():
         found[call] = sweep(name, lambda number: load_shim("faults", FAULTS=f"{call}:{error}:{number}:1", FAULTS_IN=str(OUT), FAULTS_MET=str(met)), met)
+    sweep_interrupts(name)
+    return found
+
+
+def sweep_interrupts(name):
+    met = FOLDER / "met"
     for call in ("write", "pwrite", "open"):
         sweep(name, lambda number: load_shim("faults", FAULTS=f"{call}:4:{number}:1", FAULTS_IN=str(OUT), FAULTS_MET=str(met)), met, must_work=True)
-    return found
 
 
 def sweep_memory(name):
@@ -179,6 +186,8 @@ def main():
         print(f"{name}: {', '.join(f'{call} {count}' for call, count in found.items() if count)}", flush=True)
     for name in names:
         print(f"{name}: {sweep_memory(name)} ways to have too little memory", flush=True)
+    if "interrupts" in sys.argv[4:]:  # alone: the others are a part of the sweeps
+        sweep_interrupts("compile")
     if not sys.argv[4:] or "clocks_jump" in sys.argv[4:]:
         clocks_jump()
     print(calls, "calls failed, each once")

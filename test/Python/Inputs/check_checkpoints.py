@@ -147,6 +147,31 @@ def writes_are_whole():
     assert memopt.read_checkpoint(folder, model, optimizer)["step"] == 2
 
 
+def saves_are_whole():
+    """A file may be cut at any place: a step that saves says so, the checkpoint before stays, and training goes on to the same bits."""
+    folder, plain, step = FOLDER / "cut", compile_step(*make("AdamW", {})), compile_step(*make("AdamW", {}))
+    step(make_batch(0))
+    step.save(folder)
+    expected = [plain(make_batch(seed)) for seed in range(2)]
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert step(make_batch(1)) == expected[1]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    largest = max(len(content) for content in before.values())
+    cuts = sorted({0, 1, *range(0, largest, largest // 24 + 1), *(len(content) - 1 for content in before.values())})
+    for number, cut in enumerate(cuts):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (cut, limits[1]))
+        try:
+            refuses(memopt.Unavailable, ["File too large"], step.save, folder)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before, cut
+        assert step(make_batch(2 + number)) == plain(make_batch(2 + number)), cut
+    step.save(folder)
+    assert memopt.read_checkpoint(folder, *make("AdamW", {}))["step"] == 2 + len(cuts)
+    assert get_bits(step.state_dict()["model"]) == get_bits(plain.state_dict()["model"])
+
+
 def make_linear(kind):
     model = torch.nn.Linear(2, 2)
     return model, kind(model.parameters())
@@ -184,4 +209,4 @@ def numbers_of_groups():
     assert numbers["lr.1"] == 2e-3 and numbers["hyperparameter.beta1.1"] == 0.5, numbers
 
 
-run_cases([every_optimizer, numbers_of_groups, runs_go_on, refusals, writes_are_whole])
+run_cases([every_optimizer, numbers_of_groups, runs_go_on, refusals, writes_are_whole, saves_are_whole])
