@@ -108,6 +108,8 @@ check() {
 release() {
   local long='technique-pairs-.*|gradients|ranks|automatic|activation-dtype|precision|random-graphs|cuda-graph'
   unit_tests build/release
+  # What packages and wheels hold.
+  if cmake --build build/release --target standalone; then count standalone 1 0; else count standalone 0 1; fi
   lit_tests build/release --filter='^memopt :: Integration/' --filter-out="Integration/[A-Za-z]*/($long)\.test"
 }
 

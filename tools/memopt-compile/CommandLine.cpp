@@ -131,7 +131,7 @@ static constexpr OptionRow kRanks[] = {
      "with --target=cpu: send between ranks beside computation, or in turn with it"},
     {"network", "FILE.json", "",
      "what connects the ranks, as memopt-plan reads it: collectives are planned and predicted by "
-     "its latencies and rates (default: as copies in memory)"},
+     "its latencies and rates (default: a GPU's link, else as copies in memory)"},
 };
 
 static constexpr OptionRow kOutput[] = {
