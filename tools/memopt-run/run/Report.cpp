@@ -46,8 +46,8 @@ static bool hasOwnMemory(const Session &session) {
 
 Status RunReport::measureOverhead(const Session &session, const ProgramSet *set) {
   overheadBytes = std::max<int64_t>(0, getResidentBytes() - session.getResidentArenaBytes());
-  MEMOPT_ASSIGN_OR_RETURN(deviceOverhead, set ? set->measureDeviceOverhead()
-                                              : session.measureDeviceOverhead());
+  MEMOPT_ASSIGN_OR_RETURN(deviceOverhead,
+                          set ? set->measureDeviceOverhead() : session.measureDeviceOverhead());
   int64_t planned = session.getManifest().target.overheadBytes, total = deviceOverhead.getTotal();
   if (planned && total > planned)
     notice("note: the device holds " + std::to_string(total) + " bytes beside the arena, " +
