@@ -143,8 +143,8 @@ private:
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
   unsigned loops = 0;                          ///< so far, with borders of tiles
   bool isBehindTile = false;                   ///< the last node was of a tile
-  /// Of one way through a kernel. Machine code of longer ways takes longer than in proportion, runs no
-  /// faster, and equal kernels share it.
+  /// Of one way through a kernel. Machine code of longer ways takes longer than in proportion, runs
+  /// no faster, and equal kernels share it.
   static constexpr double kMostWork = 96;
   /// A topological order of clusters, with holes, and where each stands in it.
   static constexpr unsigned kNoCluster = ~0u;

@@ -26,8 +26,8 @@
 
 namespace mlir::memopt {
 
-/// What connects the devices of a host: seconds before a message's first byte, and bytes a second of
-/// one device in one direction.
+/// What connects the devices of a host: seconds before a message's first byte, and bytes a second
+/// of one device in one direction.
 struct DeviceLink {
   double latency, bytesPerSecond;
 };

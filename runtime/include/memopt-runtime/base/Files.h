@@ -183,8 +183,8 @@ Status copyToNewFile(const std::string &from, const std::string &to);
 /// Opens a regular file, or makes it, through no link. A signal does not keep it from that.
 Descriptor openOwnFile(const std::string &path, int flags, unsigned mode);
 
-/// As ::openat; a signal that comes meanwhile is no failure. Not for pipes: who waits for the other end
-/// may be told to stop.
+/// As ::openat; a signal that comes meanwhile is no failure. Not for pipes: who waits for the other
+/// end may be told to stop.
 Descriptor openUninterrupted(int folder, const std::string &path, int flags, unsigned mode = 0);
 
 /// A new file for writing: nothing may be there yet, no link either.
