@@ -28,7 +28,7 @@ CostModel::CostModel(ModuleOp module) : secondsOf(getTarget(module).getCostFunct
         {members, {static_cast<double>(latency) * 1e-9, static_cast<double>(rate)}});
 }
 
-/// What sending takes; zero for what stays on its rank, and for what is no collective.
+/// What sending takes; zero for what stays on its rank, and without a network.
 template <typename OpTy>
 static double getSendingSeconds(const planning::RankNetwork &network, OpTy op, Value result) {
   if (op.getKind() == CollectiveKind::OwnShard)

@@ -31,8 +31,7 @@ const memopt::options::OptionTable &getTable() {
       "byte and the arena is low. ranks PACKAGE: bytes, collectives and predicted step time of a "
       "package on N ranks, none of which is started. sweep MODEL: the same for each number of "
       "ranks, stage of ZeRO and number of micro-batches, each compiled; recommends the one with "
-      "the "
-      "most samples a second of those that fit.",
+      "the most samples a second of those that fit.",
       {{"--budget",
         "BYTES|N%|NAME:BYTES",
         "the budget of the first space, in bytes or as a share of the peak of the given order; "

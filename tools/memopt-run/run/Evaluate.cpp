@@ -234,7 +234,7 @@ Status memopt::evaluate(Run &run) {
   StatusOr<bool> isWhole = averageOutputs(run);
   Status status = isWhole.isOk() ? Status::ok() : isWhole.takeStatus();
   (void)run.session.setTrace(nullptr);
-  MEMOPT_RETURN_IF_ERROR(run.report.measureOverhead(run.session, run.programs));
+  MEMOPT_RETURN_IF_ERROR(run.report.measureOverhead(*run.programs));
   if (!run.options.trace.empty())
     run.noteSideFailure(trace.write(run.options.trace).withContext("--trace"));
   MEMOPT_RETURN_IF_ERROR(std::move(status));

@@ -44,10 +44,10 @@ static bool hasOwnMemory(const Session &session) {
   return !session.getManifest().target.image.empty();
 }
 
-Status RunReport::measureOverhead(const Session &session, const ProgramSet *set) {
+Status RunReport::measureOverhead(const ProgramSet &set) {
+  const Session &session = set.first();
   overheadBytes = std::max<int64_t>(0, getResidentBytes() - session.getResidentArenaBytes());
-  MEMOPT_ASSIGN_OR_RETURN(deviceOverhead,
-                          set ? set->measureDeviceOverhead() : session.measureDeviceOverhead());
+  MEMOPT_ASSIGN_OR_RETURN(deviceOverhead, set.measureDeviceOverhead());
   int64_t planned = session.getManifest().target.overheadBytes, total = deviceOverhead.getTotal();
   if (planned && total > planned)
     notice("note: the device holds " + std::to_string(total) + " bytes beside the arena, " +

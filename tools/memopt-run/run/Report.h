@@ -71,8 +71,8 @@ struct RunReport {
 
   /// Collects the facts of all ranks, which all take part; nothing without a communicator.
   Status gather(const Session &session, Communicator *communicator);
-  /// Measures the overhead now; `set` has the session's other programs, or is null.
-  Status measureOverhead(const Session &session, const ProgramSet *set);
+  /// Measures the overhead of all programs now.
+  Status measureOverhead(const ProgramSet &set);
 
   /// What was used, hidden allocations included.
   BytesBySpace getUsedPeakBytes(const Session &session) const;

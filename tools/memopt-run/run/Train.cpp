@@ -351,7 +351,7 @@ Status memopt::train(Run &run, Validation *validation) {
       (*run.programs)[number].setLossHandler({});
     hasEnded = status.isOk();
     if (hasEnded)
-      measured = run.report.measureOverhead(run.session, run.programs);
+      measured = run.report.measureOverhead(*run.programs);
     status =
         status.isOk() ? checkpoints.finish(state) : checkpoints.rescue(state, std::move(status));
   }
