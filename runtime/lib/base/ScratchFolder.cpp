@@ -48,10 +48,15 @@ StatusOr<ScratchFolder> ScratchFolder::create(const std::string &prefix) {
   for (;;) {
     ScratchFolder made;
     MEMOPT_ASSIGN_OR_RETURN(made.path, createNewFolder(prefix, 0700));
-    MEMOPT_ASSIGN_OR_RETURN(made.held, OpenFolder::open(made.path));
-    made.held.lock(/*isShared=*/false);
-    if (made.held.isCurrent())
-      return made;
+    StatusOr<OpenFolder> opened = OpenFolder::open(made.path);
+    if (!opened.isOk() && isOwnFolder(made.path))
+      return opened.takeStatus();
+    if (opened.isOk()) {
+      made.held = *std::move(opened);
+      made.held.lock(/*isShared=*/false);
+      if (made.held.isCurrent())
+        return made;
+    }
     made.path.clear(); // before the lock somebody took it for a leftover
   }
 }

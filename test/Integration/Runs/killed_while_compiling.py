@@ -43,9 +43,10 @@ def wait_for(condition):
         time.sleep(0.001)
 
 
-def kill_while_compiling(*options):
+def kill_while_compiling(place, *options):
+    """Kills a run when its compiler is there and what it makes lies at a place."""
     process = start(*options)
-    wait_for(lambda: process.poll() is not None or children(process.pid))
+    wait_for(lambda: process.poll() is not None or children(process.pid) and list_all(place))
     compilers = children(process.pid)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -57,13 +58,13 @@ def list_all(place):
     return sorted(path.name for path in place.iterdir())
 
 
-kill_while_compiling()
+kill_while_compiling(temporary)
 assert list_all(temporary)
 finish(start())
 assert not list_all(temporary), list_all(temporary)
 
 package = kept / "p.memopt"
-kill_while_compiling("-o", package)
+kill_while_compiling(kept, "-o", package)
 assert [name for name in list_all(kept) if name.startswith(".memopt-making-")], list_all(kept)
 finish(start("-o", package))
 assert list_all(kept) == ["p.memopt"] and not list_all(temporary), (list_all(kept), list_all(temporary))
