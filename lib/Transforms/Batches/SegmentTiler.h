@@ -1,0 +1,59 @@
+//===- SegmentTiler.h - a segment written out tile by tile -------*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_LIB_TRANSFORMS_BATCHES_SEGMENTTILER_H
+#define MEMOPT_LIB_TRANSFORMS_BATCHES_SEGMENTTILER_H
+
+#include "TokenSegment.h"
+
+#include "mlir/IR/IRMapping.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::memopt {
+
+struct Rows {
+  int64_t begin, end;
+  int64_t size() const { return end - begin; }
+};
+
+/// Writes the ops of a segment out once for each tile of its tokens, and lets go of the segment's
+/// own.
+class SegmentTiler {
+public:
+  explicit SegmentTiler(const TokenSegment &segment)
+      : segment(segment), builder(segment.getOps().back()) {}
+
+  /// In `parts` parts; 0: one for each tile.
+  void run(int64_t parts);
+
+private:
+  void buildPart(ArrayRef<Rows> tiles);
+  void buildPointwise(Operation *op, Rows part);
+  void buildByTile(Operation *op, ArrayRef<Rows> tiles);
+  Operation *clone(Operation *op, IRMapping &values, int64_t tokens);
+  Value getOperand(Value value, Rows part);
+  Value cut(Value whole, unsigned dims, Rows rows, RankedTensorType type);
+  Value join(Value original, ArrayRef<Value> parts);
+  Value shape(Value whole, OpResult original);
+  void addUp(OpResult result, Value part);
+  AccumulateOp findAccumulation(OpResult result) const;
+  void finish();
+  void note(Operation *op, Operation *like);
+
+  const TokenSegment &segment;
+  OpBuilder builder;                          ///< in front of the segment's last op
+  IRMapping values;                           ///< of the part that is being built
+  int64_t number = 0;                         ///< of that part
+  DenseMap<Value, SmallVector<Value>> pieces; ///< of results that count tokens, by part
+  llvm::MapVector<Value, Value> sums;         ///< of results that do not
+};
+
+} // namespace mlir::memopt
+
+#endif // MEMOPT_LIB_TRANSFORMS_BATCHES_SEGMENTTILER_H
