@@ -17,7 +17,9 @@ def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
     Some products make much more for each token than they read, and their results do not fit in the caches. Such a product
     is written out for each tile of tokens, together with everything that reads its result: losses, their gradients, and
     the products of these. This part of the step must treat each token by itself, except for sums over tokens. Ops
-    between two ops of the part belong to it, and no wide value may leave it. The gradient of a mean loss needs only the
+    between two ops of the part belong to it, and no wide value may leave it. Ops join the part whose values nobody else
+    needs whole: sums over tokens of what the part makes (gradients of norms and small layers, the loss), and ops in
+    front of it that make what it reads out of fewer bytes that nobody keeps for it. The gradient of a mean loss needs only the
     count of labels, which follows from the labels.
 
     Tiles follow from shapes, and sums are added tile by tile. So all numbers of `parts` give the same bits. In a part

@@ -219,7 +219,9 @@ void TileTokensPass::tileWideProducts(Block &block) {
   };
   while (MatmulOp op = findNext()) {
     FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult());
-    if (succeeded(segment) && segment->getOps().size() <= mostOps)
-      SegmentTiler(*segment).run(parts);
+    if (failed(segment) || segment->getOps().size() > mostOps)
+      continue;
+    segment->absorb(mostOps);
+    SegmentTiler(*segment).run(parts);
   }
 }

@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -45,10 +46,14 @@ LogicalResult TokenSegment::build(Value seed, Belongs belongs) {
         return failure();
     grow(belongs);
   }
+  sortOps();
+  return success(!ops.empty() && !waitsForSum());
+}
+
+void TokenSegment::sortOps() {
   ops = members.takeVector();
   members.insert(ops.begin(), ops.end());
   llvm::sort(ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  return success(!ops.empty() && !waitsForSum());
 }
 
 bool TokenSegment::isWide(Value value) const {
@@ -242,6 +247,149 @@ bool TokenSegment::isSelfContained() const {
              });
     });
   });
+}
+
+//===----------------------------------------------------------------------===//
+// Neighbors
+//===----------------------------------------------------------------------===//
+
+/// Ops behind members that treat tokens by themselves, and whose values end in sums over tokens.
+llvm::SetVector<Operation *> TokenSegment::findSumsBehind() const {
+  TokenSegment grown = *this;
+  llvm::SetVector<Operation *> behind;
+  DenseSet<Value> late; // follow from members, and are no values of tokens in the segment
+  for (Operation &op : *block) {
+    bool isMember = members.contains(&op);
+    bool reads = false, waits = false;
+    for (OpOperand &use : op.getOpOperands())
+      if (Operation *maker = use.get().getDefiningOp(); maker && isRead(use)) {
+        waits |= late.contains(use.get());
+        reads |= grown.contains(maker) && !grown.isSameForAll(maker) &&
+                 isOfTokens(cast<OpResult>(use.get()));
+      }
+    if (!isMember && !reads && !waits)
+      continue;
+    if (!isMember && !waits && grown.add(&op))
+      behind.insert(&op);
+    for (OpResult result : op.getResults())
+      if (!grown.contains(&op) ||
+          (grown.getTokenDims(result) == 0 && !grown.isSameForAll(&op) && isOfTokens(result)))
+        late.insert(result);
+  }
+  for (size_t number = behind.size(); number-- > 0;) {
+    Operation *op = behind[number];
+    bool escapes = llvm::any_of(op->getResults(), [&](OpResult result) {
+      return grown.getTokenDims(result) && llvm::any_of(result.getUses(), [&](OpOperand &use) {
+               return isRead(use) && !behind.contains(use.getOwner());
+             });
+    });
+    if (escapes)
+      behind.remove(op);
+  }
+  return behind;
+}
+
+/// Those of `behind` that a member's value waits for alone, with what they share values with.
+SmallVector<Operation *>
+TokenSegment::findFreeing(const llvm::SetVector<Operation *> &behind) const {
+  SmallVector<Operation *> open;
+  for (Operation *op : ops)
+    for (OpResult result : op->getResults()) {
+      auto outside = llvm::make_filter_range(result.getUses(), [&](OpOperand &use) {
+        return isRead(use) && !members.contains(use.getOwner());
+      });
+      if (getTokenDims(result) && !isSameForAll(op) &&
+          llvm::all_of(outside, [&](OpOperand &use) { return behind.contains(use.getOwner()); }))
+        for (OpOperand &use : outside)
+          open.push_back(use.getOwner());
+    }
+  DenseSet<Operation *> found;
+  while (!open.empty()) {
+    Operation *op = open.pop_back_val();
+    if (!behind.contains(op) || !found.insert(op).second)
+      continue;
+    llvm::append_range(open, op->getUsers());
+    for (Value operand : op->getOperands())
+      if (Operation *maker = operand.getDefiningOp())
+        open.push_back(maker);
+  }
+  return llvm::filter_to_vector(behind, [&](Operation *op) { return found.contains(op); });
+}
+
+/// Whether the count of labels follows from the value, which is made in front of the segment.
+static bool isCounted(OpOperand &use) {
+  auto loss = dyn_cast<CrossEntropyOp>(use.getOwner());
+  return loss && !loss.getCount().use_empty() && use.get() != loss.getLogits();
+}
+
+/// Whether members alone read what the op makes, all of which counts tokens.
+bool TokenSegment::isForMembers(Operation *op) const {
+  return op->getNumResults() != 0 && llvm::all_of(op->getResults(), [&](OpResult result) {
+           return getTokenDims(result) && llvm::all_of(result.getUses(), [&](OpOperand &use) {
+                    return !isRead(use) || (members.contains(use.getOwner()) && !isCounted(use));
+                  });
+         });
+}
+
+/// Bytes that are there whole for this member alone, which no argument's are nor those that other
+/// members read, less those that are no longer.
+int64_t TokenSegment::countNewBytes(Operation *op) const {
+  int64_t bytes = 0;
+  for (Value result : op->getResults())
+    bytes -= getTensorBytes(tensorType(result));
+  for (Value operand : op->getOperands()) {
+    bool isShared = llvm::any_of(
+        operand.getUsers(), [&](Operation *user) { return user != op && members.contains(user); });
+    if (operand.getDefiningOp() && !isShared && getTokenDims(operand) &&
+        !matchPattern(operand, m_Constant()))
+      bytes += getTensorBytes(tensorType(operand));
+  }
+  return bytes;
+}
+
+bool TokenSegment::addAll(ArrayRef<Operation *> added) {
+  bool isWhole = llvm::all_of(added, [&](Operation *op) { return add(op); });
+  open.clear(); // narrow values end here
+  return isWhole;
+}
+
+/// The makers from `last` on upwards, as many as leave the fewest bytes; those of chains that save
+/// none stay where they are.
+void TokenSegment::addMakers(Operation *last) {
+  constexpr int mostMakers = 32;
+  TokenSegment wider = *this, best = *this;
+  int64_t bytes = 0, fewest = 0;
+  auto isOfChain = [&](Operation *op) {
+    return op == last || llvm::any_of(op->getUsers(), [&](Operation *user) {
+             return wider.contains(user) && !contains(user);
+           });
+  };
+  int count = 0;
+  for (Operation *op = last; op && count < mostMakers; op = op->getPrevNode()) {
+    if (wider.contains(op) || !wider.isForMembers(op) || !isOfChain(op))
+      continue;
+    if (!wider.addAll(op))
+      break;
+    ++count;
+    bytes += wider.countNewBytes(op);
+    if (bytes < fewest) {
+      fewest = bytes;
+      best = wider;
+    }
+  }
+  *this = std::move(best);
+}
+
+void TokenSegment::absorb(size_t mostOps) {
+  TokenSegment grown = *this;
+  if (!grown.addAll(findFreeing(findSumsBehind())))
+    return;
+  for (Operation *op = &block->back(); op; op = op->getPrevNode())
+    if (!grown.contains(op) && grown.isForMembers(op))
+      grown.addMakers(op);
+  grown.sortOps();
+  if (grown.ops.size() <= mostOps)
+    *this = std::move(grown);
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,6 +30,11 @@ public:
   /// however wide that is, and what lies between.
   static FailureOr<TokenSegment> create(Value seed, Belongs belongs = nullptr);
 
+  /// Takes in what would make values of members wait for all tokens though only sums over tokens
+  /// follow from them, and what makes values for members alone out of fewer bytes that nobody keeps
+  /// for the segment. A segment that would get more than `mostOps` stays as it is.
+  void absorb(size_t mostOps);
+
   int64_t getTokens() const { return count; }
   /// In program order.
   ArrayRef<Operation *> getOps() const { return ops; }
@@ -53,6 +58,7 @@ private:
 
   LogicalResult build(Value seed, Belongs belongs);
 
+  void sortOps();
   bool isWide(Value value) const;
   void grow(Belongs belongs);
   bool add(Operation *op);
@@ -62,6 +68,12 @@ private:
                  const llvm::SetVector<unsigned> &loops, unsigned &dims) const;
   SmallVector<Operation *> findBetween() const;
   bool waitsForSum() const;
+  bool addAll(ArrayRef<Operation *> added);
+  llvm::SetVector<Operation *> findSumsBehind() const;
+  SmallVector<Operation *> findFreeing(const llvm::SetVector<Operation *> &behind) const;
+  bool isForMembers(Operation *op) const;
+  int64_t countNewBytes(Operation *op) const;
+  void addMakers(Operation *last);
   bool isSelfContained() const;
 
   Block *block;
