@@ -9,7 +9,7 @@
 #include "ActivationCodes.h"
 
 #include "memopt/Dialect/Memopt.h"
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

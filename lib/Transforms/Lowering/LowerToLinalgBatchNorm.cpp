@@ -14,7 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

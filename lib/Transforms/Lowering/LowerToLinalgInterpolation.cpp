@@ -15,7 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 

@@ -18,7 +18,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Transforms/Optimizers/Update.h"
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 

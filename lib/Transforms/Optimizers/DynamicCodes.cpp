@@ -8,7 +8,7 @@
 
 #include "DynamicCodes.h"
 
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 

@@ -13,7 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Transforms/Optimizers/Update.h"
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

@@ -9,7 +9,7 @@
 #include "memopt/Transforms/Optimizers/Update.h"
 
 #include "DynamicCodes.h"
-#include "memopt/Transforms/Utils/ScalarFormula.h"
+#include "memopt/Dialect/Formula.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"

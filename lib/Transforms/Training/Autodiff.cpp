@@ -36,6 +36,7 @@
 
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Passes.h"
+#include "memopt/Transforms/Utils/TensorBuilders.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -123,12 +124,6 @@ void GradientPath::print(raw_ostream &os, Block &body) const {
 // The backward graph
 //===----------------------------------------------------------------------===//
 
-static Value splat(OpBuilder &builder, Location loc, Type type, double number) {
-  auto tensor = cast<RankedTensorType>(type);
-  FloatAttr value = builder.getFloatAttr(tensor.getElementType(), number);
-  return arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(tensor, value.getValue()));
-}
-
 namespace {
 class BackwardBuilder {
 public:
@@ -185,7 +180,7 @@ static Value repeat(OpBuilder &builder, Location loc, Value scalar, RankedTensor
 
 Value BackwardBuilder::seed(Value loss) {
   if (!scale)
-    return splat(builder, loss.getLoc(), loss.getType(), 1.0);
+    return createSplat(builder, loss.getLoc(), tensorType(loss), 1.0);
   auto type = cast<RankedTensorType>(loss.getType());
   return repeat(builder, loss.getLoc(), readScale(type.getElementType()), type);
 }
@@ -196,7 +191,7 @@ Value BackwardBuilder::unscale(Value gradient) {
   auto type = cast<RankedTensorType>(gradient.getType());
   Location loc = gradient.getLoc();
   Value factor = readScale(type.getElementType());
-  Value one = splat(builder, loc, factor.getType(), 1.0);
+  Value one = createSplat(builder, loc, tensorType(factor), 1.0);
   Value inverse = arith::DivFOp::create(builder, loc, one, factor);
   return arith::MulFOp::create(builder, loc, gradient, repeat(builder, loc, inverse, type));
 }
@@ -254,7 +249,7 @@ void BackwardBuilder::markGradients() {
     Location loc = places.front().getLoc();
     Value gradient = addUp(builder, loc, type, all);
     if (!gradient)
-      gradient = splat(builder, loc, type, 0.0);
+      gradient = createSplat(builder, loc, cast<RankedTensorType>(type), 0.0);
     // As early as possible, so that the mark keeps nothing alive.
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(gradient);

@@ -19,38 +19,6 @@ using namespace mlir::memopt;
 // Scalars
 //===----------------------------------------------------------------------===//
 
-Value mlir::memopt::convertTo(ImplicitLocOpBuilder &b, Value value, Type type) {
-  Type from = value.getType();
-  if (from == type)
-    return value;
-  // No runtime of ours rounds f64 to 16 bits at once.
-  if (from.isF64() && isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16)
-    value = arith::TruncFOp::create(b, b.getF32Type(), value), from = value.getType();
-  if (isa<FloatType>(from) && isa<FloatType>(type))
-    return from.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth()
-               ? Value(arith::ExtFOp::create(b, type, value))
-               : Value(arith::TruncFOp::create(b, type, value));
-  if (isa<FloatType>(type))
-    return from.isInteger(1) ? Value(arith::UIToFPOp::create(b, type, value))
-                             : Value(arith::SIToFPOp::create(b, type, value));
-  if (isa<IndexType>(from) || isa<IndexType>(type))
-    return arith::IndexCastOp::create(b, type, value);
-  if (from.getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth())
-    return arith::TruncIOp::create(b, type, value);
-  return from.isInteger(1) ? Value(arith::ExtUIOp::create(b, type, value))
-                           : Value(arith::ExtSIOp::create(b, type, value));
-}
-
-Value mlir::memopt::createConstant(ImplicitLocOpBuilder &b, Type type, double value) {
-  if (!isa<FloatType>(type))
-    return createIntConstant(b, type, static_cast<int64_t>(value));
-  return arith::ConstantOp::create(b, b.getFloatAttr(type, value));
-}
-
-Value mlir::memopt::createIntConstant(ImplicitLocOpBuilder &b, Type type, int64_t value) {
-  return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
-}
-
 Value mlir::memopt::combine(ImplicitLocOpBuilder &b, ReduceKind kind, Value lhs, Value rhs) {
   bool isFloat = isa<FloatType>(lhs.getType());
   switch (kind) {

@@ -15,10 +15,10 @@
 #ifndef MEMOPT_TRANSFORMS_UTILS_GENERICBUILDER_H
 #define MEMOPT_TRANSFORMS_UTILS_GENERICBUILDER_H
 
+#include "memopt/Dialect/Formula.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace mlir::memopt {
 
@@ -26,10 +26,6 @@ namespace mlir::memopt {
 // Scalars
 //===----------------------------------------------------------------------===//
 
-/// `value` as `type`, both floats or both integers.
-Value convertTo(ImplicitLocOpBuilder &b, Value value, Type type);
-Value createConstant(ImplicitLocOpBuilder &b, Type type, double value);
-Value createIntConstant(ImplicitLocOpBuilder &b, Type type, int64_t value);
 /// Combines two scalars of one type as a reduction of `kind` does; NaN wins in max and min.
 Value combine(ImplicitLocOpBuilder &b, ReduceKind kind, Value lhs, Value rhs);
 /// The value that `kind` leaves other values alone.

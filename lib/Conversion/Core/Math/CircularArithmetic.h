@@ -14,7 +14,8 @@
 #ifndef MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
 #define MEMOPT_LIB_CONVERSION_CORE_MATH_CIRCULARARITHMETIC_H
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "memopt/Dialect/Formula.h"
+
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -24,7 +25,7 @@ namespace mlir::memopt {
 class CircularArithmetic {
 public:
   CircularArithmetic(OpBuilder &builder, Location location, Value x)
-      : b(location, builder), x(x), wide(like(b.getF64Type())), integer(like(b.getI64Type())) {}
+      : b(location, builder), x(x), wide{b, like(b.getF64Type())}, words{b, like(b.getI64Type())} {}
 
 protected:
   /// The type with this element for each lane of the argument.
@@ -32,37 +33,13 @@ protected:
     auto vector = dyn_cast<VectorType>(x.getType());
     return vector ? Type(vector.clone(element)) : element;
   }
-  Value splat(Type type, TypedAttr value) {
-    if (auto vector = dyn_cast<VectorType>(type))
-      value = DenseElementsAttr::get(vector, ArrayRef<Attribute>(value));
-    return arith::ConstantOp::create(b, value);
-  }
-  Value number(double value) { return splat(wide, b.getF64FloatAttr(value)); }
-  Value whole(uint64_t value) {
-    return splat(integer, b.getIntegerAttr(b.getI64Type(), static_cast<int64_t>(value)));
-  }
-
-  Value both(Value a, Value c) { return arith::AndIOp::create(b, a, c); }
-  Value shiftLeft(Value value, Value by) { return arith::ShLIOp::create(b, value, by); }
-  Value shiftRight(Value value, Value by) { return arith::ShRUIOp::create(b, value, by); }
-  Value isEqual(Value a, Value c) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, c);
-  }
-  Value select(Value condition, Value a, Value c) {
-    return arith::SelectOp::create(b, condition, a, c);
-  }
-  Value hasBit(Value value, uint64_t bit) { return isEqual(both(value, whole(bit)), whole(bit)); }
-
-  Value polynomial(Value square, ArrayRef<double> highestFirst) {
-    Value result = number(highestFirst.front());
-    for (double coefficient : highestFirst.drop_front())
-      result = math::FmaOp::create(b, result, square, number(coefficient));
-    return result;
+  Value hasBit(Value value, int64_t bit) {
+    return words.equal(words.both(value, words.integer(bit)), words.integer(bit));
   }
 
   ImplicitLocOpBuilder b;
   Value x;
-  Type wide, integer;
+  Formula wide, words; ///< doubles, and integers of 64 bits
 };
 
 } // namespace mlir::memopt

@@ -9,6 +9,7 @@
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
 
 #include "CircularFunctions.h"
+#include "memopt/Dialect/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -21,46 +22,12 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 namespace {
-/// Arithmetic on f32 scalars or vectors of one shape.
-class Arithmetic {
+/// Functions of f32 scalars or vectors.
+class Arithmetic : Formula {
 public:
-  Arithmetic(OpBuilder &builder, Location location, Type type)
-      : builder(builder), location(location), type(type) {
-    integer = builder.getI32Type();
+  Arithmetic(ImplicitLocOpBuilder &b, Type type) : Formula{b, type}, whole{b, b.getI32Type()} {
     if (auto vector = dyn_cast<VectorType>(type))
-      integer = vector.clone(integer);
-  }
-
-  Value constant(float value) { return splat(type, builder.getF32FloatAttr(value)); }
-  Value constantBits(uint32_t bits) {
-    return splat(type, FloatAttr::get(builder.getF32Type(),
-                                      APFloat(APFloat::IEEEsingle(), APInt(32, bits))));
-  }
-  Value constantInteger(int32_t value) { return splat(integer, builder.getI32IntegerAttr(value)); }
-  Value add(Value a, Value b) { return arith::AddFOp::create(builder, location, a, b); }
-  Value sub(Value a, Value b) { return arith::SubFOp::create(builder, location, a, b); }
-  Value mul(Value a, Value b) { return arith::MulFOp::create(builder, location, a, b); }
-  Value div(Value a, Value b) { return arith::DivFOp::create(builder, location, a, b); }
-  Value fma(Value a, Value b, Value c) { return math::FmaOp::create(builder, location, a, b, c); }
-  Value abs(Value a) { return math::AbsFOp::create(builder, location, a); }
-  Value copySign(Value a, Value b) { return math::CopySignOp::create(builder, location, a, b); }
-  Value less(Value a, Value b) {
-    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OLT, a, b);
-  }
-  Value lessEqual(Value a, Value b) {
-    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OLE, a, b);
-  }
-  Value isNumber(Value a) {
-    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::ORD, a, a);
-  }
-  Value select(Value c, Value a, Value b) {
-    return arith::SelectOp::create(builder, location, c, a, b);
-  }
-  Value polynomial(Value x, ArrayRef<float> highestFirst) {
-    Value result = constant(highestFirst.front());
-    for (float coefficient : highestFirst.drop_front())
-      result = fma(result, x, constant(coefficient));
-    return result;
+      whole.type = vector.clone(whole.type);
   }
 
   Value exp(Value x, bool isBounded = false);
@@ -68,26 +35,20 @@ public:
   Value log(Value x);
   Value tanh(Value x);
   Value erf(Value x);
+  Value rsqrt(Value x) {
+    Value one = number(1.0);
+    return div(one, sqrt(x));
+  }
 
 private:
   Value expOfRest(Value r);
   Value scaleByPower(Value x, Value exponent);
-  Value splat(Type of, TypedAttr value) {
-    TypedAttr attribute = value;
-    if (auto vector = dyn_cast<VectorType>(of))
-      attribute = DenseElementsAttr::get(vector, ArrayRef<Attribute>(value));
-    return arith::ConstantOp::create(builder, location, attribute);
-  }
   /// 2^i for i in [-126, 127].
   Value powerOfTwo(Value i) {
-    Value biased = arith::AddIOp::create(builder, location, i, constantInteger(127));
-    Value bits = arith::ShLIOp::create(builder, location, biased, constantInteger(23));
-    return arith::BitcastOp::create(builder, location, type, bits);
+    return bitcast(whole.left(whole.add(i, whole.integer(127)), whole.integer(23)));
   }
 
-  OpBuilder &builder;
-  Location location;
-  Type type, integer;
+  Formula whole; ///< on integers of as many bits
 };
 } // namespace
 
@@ -97,17 +58,17 @@ Value Arithmetic::exp(Value original, bool isBounded) {
   Value x = original;
   if (!isBounded) {
     // A NaN has no integer, so it goes through as a bound and comes back at the end.
-    x = select(less(x, constant(89.0f)), x, constant(89.0f));
-    x = select(less(constant(-104.0f), x), x, constant(-104.0f));
+    x = select(less(x, number(89.0f)), x, number(89.0f));
+    x = select(less(number(-104.0f), x), x, number(-104.0f));
   }
-  Value n = math::RoundEvenOp::create(builder, location, mul(x, constant(1.44269504088896341f)));
-  Value r = fma(n, constant(-0.693145751953125f), x);
-  r = fma(n, constant(-1.42860682030941723212e-6f), r);
+  Value n = roundToEven(mul(x, number(1.44269504088896341f)));
+  Value r = fma(n, number(-0.693145751953125f), x);
+  r = fma(n, number(-1.42860682030941723212e-6f), r);
   Value p = expOfRest(r);
-  Value whole = arith::FPToSIOp::create(builder, location, integer, n);
+  Value power = arith::FPToSIOp::create(b, whole.type, n);
   if (isBounded)
-    return mul(p, powerOfTwo(whole));
-  return select(isNumber(original), scaleByPower(p, whole), original);
+    return mul(p, powerOfTwo(power));
+  return select(isNumber(original), scaleByPower(p, power), original);
 }
 
 /// exp(r) for |r| <= ln 2 / 2.
@@ -115,58 +76,57 @@ Value Arithmetic::expOfRest(Value r) {
   Value p = polynomial(r, {0.000198527617612853646278381f, 0.00139304355252534151077271f,
                            0.00833336077630519866943359f, 0.0416664853692054748535156f,
                            0.166666671633720397949219f, 0.5f});
-  return add(fma(mul(r, r), p, r), constant(1.0f));
+  return add(fma(mul(r, r), p, r), number(1.0f));
 }
 
 /// x 2^exponent in two halves, each of which is a normal number.
 Value Arithmetic::scaleByPower(Value x, Value exponent) {
-  Value half = arith::ShRSIOp::create(builder, location, exponent, constantInteger(1));
-  Value rest = arith::SubIOp::create(builder, location, exponent, half);
+  Value half = arith::ShRSIOp::create(b, exponent, whole.integer(1));
+  Value rest = whole.sub(exponent, half);
   return mul(mul(x, powerOfTwo(half)), powerOfTwo(rest));
 }
 
 /// x = n + f with |f| <= 1/2, which is exact, and 2^f = exp(f ln 2).
 Value Arithmetic::exp2(Value original) {
-  Value x = select(less(original, constant(129.0f)), original, constant(129.0f));
-  x = select(less(constant(-151.0f), x), x, constant(-151.0f));
-  Value n = math::RoundEvenOp::create(builder, location, x);
-  Value p = expOfRest(mul(sub(x, n), constant(0.693147180559945f)));
-  Value whole = arith::FPToSIOp::create(builder, location, integer, n);
-  return select(isNumber(original), scaleByPower(p, whole), original);
+  Value x = select(less(original, number(129.0f)), original, number(129.0f));
+  x = select(less(number(-151.0f), x), x, number(-151.0f));
+  Value n = roundToEven(x);
+  Value p = expOfRest(mul(sub(x, n), number(0.693147180559945f)));
+  Value power = arith::FPToSIOp::create(b, whole.type, n);
+  return select(isNumber(original), scaleByPower(p, power), original);
 }
 
 /// Cephes' logf: x = m 2^e with m in [sqrt(1/2), sqrt(2)), log(m) by a polynomial in m - 1.
 Value Arithmetic::log(Value x) {
   Value original = x;
-  Value isTiny = less(x, constantBits(0x00800000));
-  x = select(isTiny, mul(x, constant(8388608.0f)), x);
-  Value bits = arith::BitcastOp::create(builder, location, integer, x);
-  Value exponent = arith::ShRUIOp::create(builder, location, bits, constantInteger(23));
-  exponent = arith::SubIOp::create(builder, location, exponent, constantInteger(126));
-  Value e = arith::SIToFPOp::create(builder, location, type, exponent);
-  e = select(isTiny, sub(e, constant(23.0f)), e);
-  Value fraction = arith::AndIOp::create(builder, location, bits, constantInteger(0x007fffff));
-  fraction = arith::OrIOp::create(builder, location, fraction, constantInteger(0x3f000000));
-  Value m = arith::BitcastOp::create(builder, location, type, fraction);
-  Value isSmall = less(m, constant(0.707106781186547524f));
-  e = select(isSmall, sub(e, constant(1.0f)), e);
-  m = sub(select(isSmall, add(m, m), m), constant(1.0f));
+  Value isTiny = less(x, ofBits(0x00800000));
+  x = select(isTiny, mul(x, number(8388608.0f)), x);
+  Value bits = whole.bitcast(x);
+  Value exponent = whole.right(bits, whole.integer(23));
+  exponent = whole.sub(exponent, whole.integer(126));
+  Value e = arith::SIToFPOp::create(b, type, exponent);
+  e = select(isTiny, sub(e, number(23.0f)), e);
+  Value fraction = whole.both(bits, whole.integer(0x007fffff));
+  fraction = whole.either(fraction, whole.integer(0x3f000000));
+  Value m = bitcast(fraction);
+  Value isSmall = less(m, number(0.707106781186547524f));
+  e = select(isSmall, sub(e, number(1.0f)), e);
+  m = sub(select(isSmall, add(m, m), m), number(1.0f));
   Value square = mul(m, m), cube = mul(square, m);
   Value a = polynomial(m, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f});
-  Value b = polynomial(m, {-1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f});
+  Value d = polynomial(m, {-1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f});
   Value c = polynomial(m, {2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
-  Value y = mul(fma(fma(a, cube, b), cube, c), cube);
+  Value y = mul(fma(fma(a, cube, d), cube, c), cube);
   // ln 2 in two parts: the first has few bits, so that its product with e is exact.
-  y = fma(e, constant(-2.12194440e-4f), y);
-  y = fma(constant(-0.5f), square, y);
-  Value result = fma(e, constant(0.693359375f), add(m, y));
+  y = fma(e, number(-2.12194440e-4f), y);
+  y = fma(number(-0.5f), square, y);
+  Value result = fma(e, number(0.693359375f), add(m, y));
   // 0 gives -inf, below it NaN; inf and NaN stay.
-  Value infinity = constantBits(0x7f800000), zero = constant(0.0f);
+  Value infinity = ofBits(0x7f800000), zero = number(0.0f);
   result = select(less(original, infinity), result, original);
-  result = select(less(original, zero), constantBits(0x7fc00000), result);
-  Value isZero =
-      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OEQ, original, zero);
-  return select(isZero, constantBits(0xff800000), result);
+  result = select(less(original, zero), ofBits(0x7fc00000), result);
+  Value isZero = equal(original, zero);
+  return select(isZero, ofBits(0xff800000), result);
 }
 
 /// An odd polynomial below 1 (minimax), 1 - 2 / (exp(2 |x|) + 1) above.
@@ -177,29 +137,29 @@ Value Arithmetic::tanh(Value x) {
                           0.021486658602952957f, -0.05387980118393898f, 0.13332344591617584f,
                           -0.33333295583724976f});
   Value small = fma(mul(p, square), x, x);
-  Value bounded = select(less(magnitude, constant(10.0f)), magnitude, constant(10.0f));
+  Value bounded = select(less(magnitude, number(10.0f)), magnitude, number(10.0f));
   Value e = exp(add(bounded, bounded), /*isBounded=*/true);
-  Value quotient = div(constant(2.0f), add(e, constant(1.0f)));
-  Value big = copySign(sub(constant(1.0f), quotient), x);
-  return select(lessEqual(constant(1.0f), magnitude), big, small);
+  Value quotient = div(number(2.0f), add(e, number(1.0f)));
+  Value big = copySign(sub(number(1.0f), quotient), x);
+  return select(lessEqual(number(1.0f), magnitude), big, small);
 }
 
 /// Two minimax fits: odd below 0.921875, 1 - exp(polynomial) above.
 Value Arithmetic::erf(Value x) {
   Value magnitude = abs(x), square = mul(x, x);
-  Value t = select(less(magnitude, constant(4.0f)), magnitude, constant(4.0f));
+  Value t = select(less(magnitude, number(4.0f)), magnitude, number(4.0f));
   Value tt = mul(t, t);
-  Value r = fma(constant(-1.72853470e-5f), t, constant(3.83197126e-4f));
-  Value u = fma(constant(-3.88396438e-3f), t, constant(2.42546219e-2f));
+  Value r = fma(number(-1.72853470e-5f), t, number(3.83197126e-4f));
+  Value u = fma(number(-3.88396438e-3f), t, number(2.42546219e-2f));
   r = fma(r, tt, u);
   for (float coefficient : {-1.06777877e-1f, -6.34846687e-1f, -1.28717512e-1f})
-    r = fma(r, t, constant(coefficient));
-  r = fma(r, t, sub(constant(0.0f), t));
-  Value big = copySign(sub(constant(1.0f), exp(r, /*isBounded=*/true)), x);
+    r = fma(r, t, number(coefficient));
+  r = fma(r, t, sub(number(0.0f), t));
+  Value big = copySign(sub(number(1.0f), exp(r, /*isBounded=*/true)), x);
   Value p = polynomial(square, {-5.96761703e-4f, 4.99119423e-3f, -2.67681349e-2f, 1.12819925e-1f,
                                 -3.76125336e-1f, 1.28379166e-1f});
   Value small = fma(p, x, x);
-  return select(less(constant(0.921875f), magnitude), big, small);
+  return select(less(number(0.921875f), magnitude), big, small);
 }
 
 //===----------------------------------------------------------------------===//
@@ -264,7 +224,8 @@ Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationN
     return truth;
   bool isSingle = getElementTypeOrSelf(type).isF32();
   if (isSingle) {
-    Arithmetic arithmetic(builder, location, type);
+    ImplicitLocOpBuilder b(location, builder);
+    Arithmetic arithmetic(b, type);
     if (function == "exp")
       return arithmetic.exp(operands[0]);
     if (function == "exp2")
@@ -276,8 +237,7 @@ Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationN
     if (function == "erf")
       return arithmetic.erf(operands[0]);
     if (function == "rsqrt")
-      return arithmetic.div(arithmetic.constant(1.0f),
-                            math::SqrtOp::create(builder, location, operands[0]));
+      return arithmetic.rsqrt(operands[0]);
   }
   bool isCircular = function == "sin" || function == "cos";
   if (isCircular && isa<Float32Type, Float64Type>(getElementTypeOrSelf(type)))

@@ -48,20 +48,12 @@ private:
     Pair rest;
   };
 
-  Value add(Value a, Value c) { return arith::AddFOp::create(b, a, c); }
-  Value sub(Value a, Value c) { return arith::SubFOp::create(b, a, c); }
-  Value mul(Value a, Value c) { return arith::MulFOp::create(b, a, c); }
-  Value fma(Value a, Value c, Value d) { return math::FmaOp::create(b, a, c, d); }
-  Value negate(Value a) { return arith::NegFOp::create(b, a); }
-  Value addBits(Value a, Value c) { return arith::AddIOp::create(b, a, c); }
-  Value subBits(Value a, Value c) { return arith::SubIOp::create(b, a, c); }
-  Value either(Value a, Value c) { return arith::OrIOp::create(b, a, c); }
-  Value toNumber(Value value) { return arith::SIToFPOp::create(b, wide, value); }
+  Value toNumber(Value value) { return arith::SIToFPOp::create(b, wide.type, value); }
 
   /// The same number, with the second part below the first one's last bit; that was the larger one.
   Pair normalize(Value high, Value low) {
-    Value sum = add(high, low);
-    return {sum, add(sub(high, sum), low)};
+    Value sum = wide.add(high, low);
+    return {sum, wide.add(wide.sub(high, sum), low)};
   }
 
   Reduced reduceSmall(Value size);
@@ -74,111 +66,118 @@ private:
 
 /// Below 2^30. The first difference is exact: it has no bit below the last of pi / 2 or of x.
 WideCircularFunctions::Reduced WideCircularFunctions::reduceSmall(Value size) {
-  Value quotient = math::RoundEvenOp::create(b, Value(mul(size, number(0x1.45f306dc9c883p-1))));
-  Value negative = negate(quotient);
-  Value first = fma(negative, number(kHalfPi[0]), size);
-  Value second = mul(negative, number(kHalfPi[1]));
-  Value below = fma(negative, number(kHalfPi[1]), negate(second));
-  below = fma(negative, number(kHalfPi[2]), below);
+  Value quotient = wide.roundToEven(wide.mul(size, wide.number(0x1.45f306dc9c883p-1)));
+  Value negative = wide.negate(quotient);
+  Value first = wide.fma(negative, wide.number(kHalfPi[0]), size);
+  Value second = wide.mul(negative, wide.number(kHalfPi[1]));
+  Value below = wide.fma(negative, wide.number(kHalfPi[1]), wide.negate(second));
+  below = wide.fma(negative, wide.number(kHalfPi[2]), below);
   // Either may be the larger one.
-  Value sum = add(first, second), part = sub(sum, first);
-  Value lost = add(sub(first, sub(sum, part)), sub(second, part));
-  return {arith::FPToSIOp::create(b, integer, quotient), normalize(sum, add(lost, below))};
+  Value sum = wide.add(first, second), part = wide.sub(sum, first);
+  Value lost = wide.add(wide.sub(first, wide.sub(sum, part)), wide.sub(second, part));
+  return {arith::FPToSIOp::create(b, words.type, quotient), normalize(sum, wide.add(lost, below))};
 }
 
 /// Three words of kWideTwoOverPi from bit `position` on.
 SmallVector<Value> WideCircularFunctions::getWindow(Value position) {
   constexpr int firsts = std::size(kWideTwoOverPi) - 3;
-  Value first = shiftRight(position, whole(6)), offset = both(position, whole(63));
-  Value rest = subBits(whole(63), offset);
-  SmallVector<Value> isFirst, words, window;
+  Value first = words.right(position, words.integer(6)),
+        offset = words.both(position, words.integer(63));
+  Value rest = words.sub(words.integer(63), offset);
+  SmallVector<Value> isFirst, four, window;
   for (int at = 1; at < firsts; ++at)
-    isFirst.push_back(isEqual(first, whole(static_cast<uint64_t>(at))));
+    isFirst.push_back(words.equal(first, words.integer(static_cast<uint64_t>(at))));
   for (int k = 0; k < 4; ++k) {
-    Value word = whole(kWideTwoOverPi[k]);
+    Value word = words.integer(kWideTwoOverPi[k]);
     for (int at = 1; at < firsts; ++at)
-      word = select(isFirst[at - 1], whole(kWideTwoOverPi[at + k]), word);
-    words.push_back(word);
+      word = words.select(isFirst[at - 1], words.integer(kWideTwoOverPi[at + k]), word);
+    four.push_back(word);
   }
   for (int k = 0; k < 3; ++k)
-    window.push_back(
-        either(shiftLeft(words[k], offset), shiftRight(shiftRight(words[k + 1], whole(1)), rest)));
+    window.push_back(words.either(words.left(four[k], offset),
+                                  words.right(words.right(four[k + 1], words.integer(1)), rest)));
   return window;
 }
 
 /// From 2^30 on: m 2^e with a whole m of 53 bits. Bits of 2 / pi in front of that which is worth 2
 /// behind the product give whole circles. Of the product's 192 bits the upper 128 are enough.
 WideCircularFunctions::Reduced WideCircularFunctions::reduceLarge(Value bits) {
-  Value m = either(both(bits, whole((uint64_t(1) << 52) - 1)), whole(uint64_t(1) << 52));
+  Value m = words.either(words.both(bits, words.integer((uint64_t(1) << 52) - 1)),
+                         words.integer(uint64_t(1) << 52));
   // Small arguments, whose result is not taken, and what is not finite are kept within the table.
-  Value position = subBits(shiftRight(bits, whole(52)), whole(1013));
-  position = arith::MaxSIOp::create(b, position, whole(0));
-  position = arith::MinSIOp::create(b, position, whole(1033));
+  Value position = words.sub(words.right(bits, words.integer(52)), words.integer(1013));
+  position = arith::MaxSIOp::create(b, position, words.integer(0));
+  position = arith::MinSIOp::create(b, position, words.integer(1033));
   SmallVector<Value> window = getWindow(position);
   auto last = arith::MulUIExtendedOp::create(b, m, window[2]),
        middle = arith::MulUIExtendedOp::create(b, m, window[1]);
-  Value lower = addBits(middle.getLow(), last.getHigh());
-  Value carry = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, lower, last.getHigh());
-  Value upper = addBits(addBits(arith::MulIOp::create(b, m, window[0]), middle.getHigh()),
-                        arith::ExtUIOp::create(b, integer, carry));
-  Value quadrant = shiftRight(addBits(upper, whole(uint64_t(1) << 61)), whole(62));
-  Value rest = subBits(upper, shiftLeft(quadrant, whole(62)));
+  Value lower = words.add(middle.getLow(), last.getHigh());
+  Value carry = words.compare(arith::CmpIPredicate::ult, lower, last.getHigh());
+  Value upper = words.add(words.add(words.mul(m, window[0]), middle.getHigh()),
+                          arith::ExtUIOp::create(b, words.type, carry));
+  Value quadrant =
+      words.right(words.add(upper, words.integer(uint64_t(1) << 61)), words.integer(62));
+  Value rest = words.sub(upper, words.left(quadrant, words.integer(62)));
   // Quarters, in parts that a double holds.
-  Value high = mul(toNumber(arith::ShRSIOp::create(b, rest, whole(32))), number(0x1p-30));
-  Value middlePart = mul(toNumber(both(rest, whole(0xffffffff))), number(0x1p-62));
-  Value low = mul(toNumber(shiftRight(lower, whole(11))), number(0x1p-115));
+  Value high =
+      wide.mul(toNumber(arith::ShRSIOp::create(b, rest, words.integer(32))), wide.number(0x1p-30));
+  Value middlePart =
+      wide.mul(toNumber(words.both(rest, words.integer(0xffffffff))), wide.number(0x1p-62));
+  Value low = wide.mul(toNumber(words.right(lower, words.integer(11))), wide.number(0x1p-115));
   Pair sum = normalize(high, middlePart);
-  Pair quarters = normalize(sum.high, add(sum.low, low));
-  Value product = mul(quarters.high, number(kHalfPi[0]));
-  Value below = fma(quarters.high, number(kHalfPi[0]), negate(product));
-  below = fma(quarters.high, number(kHalfPi[1]), below);
-  below = fma(quarters.low, number(kHalfPi[0]), below);
+  Pair quarters = normalize(sum.high, wide.add(sum.low, low));
+  Value product = wide.mul(quarters.high, wide.number(kHalfPi[0]));
+  Value below = wide.fma(quarters.high, wide.number(kHalfPi[0]), wide.negate(product));
+  below = wide.fma(quarters.high, wide.number(kHalfPi[1]), below);
+  below = wide.fma(quarters.low, wide.number(kHalfPi[0]), below);
   return {quadrant, normalize(product, below)};
 }
 
 /// Taylor polynomials. The second part of the rest counts by the derivative.
 Value WideCircularFunctions::sine(Pair rest) {
-  Value square = mul(rest.high, rest.high);
-  Value odd = polynomial(square, {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800,
-                                  -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
-  Value slope = fma(square, number(-0.5), number(1));
-  return add(rest.high, fma(mul(square, rest.high), odd, mul(rest.low, slope)));
+  Value square = wide.mul(rest.high, rest.high);
+  Value odd =
+      wide.polynomial(square, {1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800,
+                               -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6});
+  Value slope = wide.fma(square, wide.number(-0.5), wide.number(1));
+  return wide.add(rest.high, wide.fma(wide.mul(square, rest.high), odd, wide.mul(rest.low, slope)));
 }
 
 Value WideCircularFunctions::cosine(Pair rest) {
-  Value square = mul(rest.high, rest.high), half = mul(square, number(0.5));
+  Value square = wide.mul(rest.high, rest.high), half = wide.mul(square, wide.number(0.5));
   Value even =
-      polynomial(square, {-1.0 / 6402373705728000, 1.0 / 20922789888000, -1.0 / 87178291200,
-                          1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24});
-  Value first = sub(number(1), half);
-  Value lost = sub(sub(number(1), first), half);
-  Value small = fma(mul(square, square), even, negate(mul(rest.high, rest.low)));
-  return add(first, add(lost, small));
+      wide.polynomial(square, {-1.0 / 6402373705728000, 1.0 / 20922789888000, -1.0 / 87178291200,
+                               1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24});
+  Value first = wide.sub(wide.number(1), half);
+  Value lost = wide.sub(wide.sub(wide.number(1), first), half);
+  Value small =
+      wide.fma(wide.mul(square, square), even, wide.negate(wide.mul(rest.high, rest.low)));
+  return wide.add(first, wide.add(lost, small));
 }
 
 Value WideCircularFunctions::build(bool isCosine) {
-  Value size = math::AbsFOp::create(b, x), bits = arith::BitcastOp::create(b, integer, size);
+  Value size = wide.abs(x), bits = words.bitcast(size);
   Reduced small = reduceSmall(size), large = reduceLarge(bits);
   // As integers, sizes are in the order of doubles: 2^30, and infinity.
   auto isBelow = [&](uint64_t limit) -> Value {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::ult, bits, whole(limit));
+    return words.compare(arith::CmpIPredicate::ult, bits, words.integer(limit));
   };
   Value isSmall = isBelow(0x41d0000000000000);
-  Value quadrant = select(isSmall, small.quadrant, large.quadrant);
-  Pair rest{select(isSmall, small.rest.high, large.rest.high),
-            select(isSmall, small.rest.low, large.rest.low)};
+  Value quadrant = words.select(isSmall, small.quadrant, large.quadrant);
+  Pair rest{wide.select(isSmall, small.rest.high, large.rest.high),
+            wide.select(isSmall, small.rest.low, large.rest.low)};
   if (isCosine)
-    quadrant = addBits(quadrant, whole(1));
-  Value result = select(hasBit(quadrant, 1), cosine(rest), sine(rest));
-  result = select(hasBit(quadrant, 2), negate(result), result);
+    quadrant = words.add(quadrant, words.integer(1));
+  Value result = wide.select(hasBit(quadrant, 1), cosine(rest), sine(rest));
+  result = wide.select(hasBit(quadrant, 2), wide.negate(result), result);
   if (!isCosine) {
     // The sign of the argument, that of a zero too.
-    Value sign = both(arith::BitcastOp::create(b, integer, x), whole(uint64_t(1) << 63));
-    Value signedBits = arith::XOrIOp::create(b, arith::BitcastOp::create(b, integer, result), sign);
-    result = arith::BitcastOp::create(b, wide, signedBits);
+    Value sign = words.both(words.bitcast(x), words.integer(uint64_t(1) << 63));
+    Value signedBits = words.differing(words.bitcast(result), sign);
+    result = wide.bitcast(signedBits);
   }
   // Neither infinities nor NaN have one.
-  return select(isBelow(0x7ff0000000000000), result, sub(x, x));
+  return wide.select(isBelow(0x7ff0000000000000), result, wide.sub(x, x));
 }
 
 Value mlir::memopt::expandWideSine(OpBuilder &builder, Location location, Value x, bool isCosine) {
