@@ -56,7 +56,7 @@ int64_t CostModel::getNanoseconds(Operation *instruction) const {
 
 int64_t CostModel::getTransferNanoseconds(int64_t bytes) const {
   Work work;
-  work.workClass = WorkClass::Transfer;
-  work.bytes = 2 * static_cast<double>(bytes); // read and written
+  work.workClass = WorkClass::HostTransfer;
+  work.bytes = static_cast<double>(bytes);
   return toNanoseconds(secondsOf(work));
 }

@@ -24,8 +24,16 @@ enum class WorkClass {
   GroupConvolution,  ///< all three with few channels in a group, depthwise among them
   AttentionForward,
   AttentionBackward,
-  Transfer, ///< between spaces, beside what computes
+  Copy,         ///< within one memory: packed weights, what ranks read of each other
+  HostTransfer, ///< between a device and its host; on a processor, a copy
+  DiskTransfer, ///< between the host and a disk
+  HostKernel,   ///< generated code that the host of a device runs
 };
+
+/// Operations of products are counted in whole vectors of so many elements, the longest that any
+/// processor has; those of attention in whole tiles, those of the runtime's own code. Rates are
+/// measured of work that is counted in the same way, so these are units of the count.
+inline constexpr double kWorkVector = 16, kWorkAttentionTile = 96;
 
 /// How a product of matrices or a convolution multiplies.
 enum class Multiplication {

@@ -104,7 +104,7 @@ static int64_t countBytesMoved(CollectiveKind kind, int64_t ranks, Type type) {
 
 static Work getWorkOf(int64_t bytes) {
   Work work;
-  work.workClass = WorkClass::Transfer;
+  work.workClass = WorkClass::Copy;
   work.bytes = static_cast<double>(bytes);
   return work;
 }

@@ -111,15 +111,11 @@ int64_t TransferStartOp::getBytesMoved() {
 std::string TransferStartOp::getKindName() { return "transfer_start"; }
 StringRef TransferStartOp::getListName() { return "transfers"; }
 
-/// Machines are described without their disks: one takes as long as memory does for this many times
-/// the bytes, which is 1.5 GB/s beside 24 GB/s.
-static constexpr double kDiskSlowness = 16;
-
 Work TransferStartOp::getWork() {
   Work work;
-  work.workClass = WorkClass::Transfer;
-  double factor = getResource() == Resource::Disk ? kDiskSlowness : 2; // read and written
-  work.bytes = factor * static_cast<double>(getBytesMoved());
+  work.workClass =
+      getResource() == Resource::Disk ? WorkClass::DiskTransfer : WorkClass::HostTransfer;
+  work.bytes = static_cast<double>(getBytesMoved());
   return work;
 }
 

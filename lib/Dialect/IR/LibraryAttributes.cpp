@@ -118,8 +118,8 @@ private:
 
 /// How much of a vector register stays empty: work on `count` elements by work on whole registers.
 static double getPadding(int64_t count) {
-  constexpr double kLanes = 16;
-  return std::ceil(static_cast<double>(count) / kLanes) * kLanes / static_cast<double>(count);
+  auto elements = static_cast<double>(count);
+  return std::ceil(elements / kWorkVector) * kWorkVector / elements;
 }
 
 //===----------------------------------------------------------------------===//
@@ -349,7 +349,7 @@ int64_t PackWeightsAttr::getFlops() const { return 0; }
 
 Work PackWeightsAttr::getWork() const {
   Work work;
-  work.workClass = WorkClass::Transfer;
+  work.workClass = WorkClass::Copy;
   return work;
 }
 
@@ -424,15 +424,14 @@ int64_t AttentionAttr::getFlops() const {
 /// Attention goes tile by tile of queries and keys, and leaves out tiles that a causal mask hides.
 /// Beside the products it passes over the scores to scale, mask and exponentiate them.
 Work AttentionAttr::getWork() const {
-  constexpr double kTile = 96;
   double queries = static_cast<double>(getQueryLength()),
          keys = static_cast<double>(getKeyLength());
   double head = static_cast<double>(getHeadDim()), value = static_cast<double>(getValueDim());
   double scores =
       static_cast<double>(getBatch() * getHeads()) * queries * keys * getPadding(getKeyLength());
   if (getCausal())
-    scores *= std::min(1.0, queries <= keys ? (queries + kTile) / (2 * keys)
-                                            : 1 - (keys - kTile) / (2 * queries));
+    scores *= std::min(1.0, queries <= keys ? (queries + kWorkAttentionTile) / (2 * keys)
+                                            : 1 - (keys - kWorkAttentionTile) / (2 * queries));
   bool isForward = getKind() == AttentionKind::Forward;
   Work work;
   work.workClass = isForward ? WorkClass::AttentionForward : WorkClass::AttentionBackward;

@@ -145,6 +145,8 @@ static double getKernelBytes(KernelOp kernel) {
 
 Work KernelOp::getWork() {
   Work work;
+  if (getResource() == Resource::Host)
+    work.workClass = WorkClass::HostKernel;
   work.bytes = getKernelBytes(*this);
   addPasses(*this, work);
   return work;

@@ -37,6 +37,9 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"kernel_functions_per_second", &MachineProfile::functionRate},
     {"cache_bytes_per_second", &MachineProfile::cacheBandwidth},
     {"memory_bytes_per_second", &MachineProfile::memoryBandwidth},
+    {"host_link_bytes_per_second", &MachineProfile::hostLinkBandwidth, true},
+    {"host_memory_bytes_per_second", &MachineProfile::hostMemoryBandwidth, true},
+    {"disk_bytes_per_second", &MachineProfile::diskBandwidth, true},
     {"cache_bytes", &MachineProfile::cacheBytes},
     {"kernel_start_seconds", &MachineProfile::kernelSeconds},
     {"call_start_seconds", &MachineProfile::callSeconds},
@@ -70,6 +73,7 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
          attention = getSpeed(work.multiplication, profile.narrowAttentionSpeed, 1);
   switch (work.workClass) {
   case WorkClass::Kernel:
+  case WorkClass::HostKernel:
     return work.operations / profile.kernelRate + work.functions / profile.functionRate;
   case WorkClass::Matmul:
     return work.operations / (profile.matmulRate * matmul);
@@ -85,7 +89,9 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
   case WorkClass::AttentionBackward:
     return (work.operations / profile.attentionBackwardRate + work.functions / profile.scoreRate) /
            attention;
-  case WorkClass::Transfer:
+  case WorkClass::Copy:
+  case WorkClass::HostTransfer:
+  case WorkClass::DiskTransfer:
     return 0;
   }
   return 0;
@@ -94,11 +100,14 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
 static double getStartSeconds(WorkClass workClass, const MachineProfile &profile) {
   switch (workClass) {
   case WorkClass::Kernel:
+  case WorkClass::HostKernel:
     return profile.kernelSeconds;
   case WorkClass::Matmul:
   case WorkClass::AttentionForward:
   case WorkClass::AttentionBackward:
-  case WorkClass::Transfer:
+  case WorkClass::Copy:
+  case WorkClass::HostTransfer:
+  case WorkClass::DiskTransfer:
     return profile.callSeconds;
   case WorkClass::Convolution:
   case WorkClass::ConvolutionWeight:
@@ -108,9 +117,22 @@ static double getStartSeconds(WorkClass workClass, const MachineProfile &profile
   return 0;
 }
 
+/// Through caches and memory.
+static double getTrafficSeconds(double bytes, const MachineProfile &profile) {
+  double near = std::min(bytes, profile.cacheBytes), far = bytes - near;
+  return near / profile.cacheBandwidth + far / profile.memoryBandwidth;
+}
+
 double MachineProfile::getSeconds(const Work &work) const {
-  double near = std::min(work.bytes, cacheBytes), far = work.bytes - near;
-  double traffic = near / cacheBandwidth + far / memoryBandwidth;
+  if (work.workClass == WorkClass::DiskTransfer)
+    return callSeconds + work.bytes / diskBandwidth;
+  if (work.workClass == WorkClass::HostKernel && hostMemoryBandwidth > 0)
+    return kernelSeconds + work.bytes / hostMemoryBandwidth;
+  if (work.workClass == WorkClass::HostTransfer)
+    return callSeconds + (hostLinkBandwidth > 0
+                              ? work.bytes / hostLinkBandwidth
+                              : getTrafficSeconds(2 * work.bytes, *this)); // read and written
+  double traffic = getTrafficSeconds(work.bytes, *this);
   double spared = work.sparedBytes / memoryBandwidth;
   return getStartSeconds(work.workClass, *this) +
          std::max(getArithmeticSeconds(work, *this) - spared, traffic);
@@ -126,7 +148,8 @@ static constexpr int64_t kVersion = 1;
 llvm::json::Object MachineProfile::toJson() const {
   llvm::json::Object rates;
   for (const Rate &rate : kRates)
-    rates[rate.key] = this->*rate.field;
+    if (this->*rate.field > 0)
+      rates[rate.key] = this->*rate.field;
   return llvm::json::Object{{"target", "cpu"},     {"format", kFormat},
                             {"version", kVersion}, {"machine", machine},
                             {"threads", threads},  {"rates", std::move(rates)}};
@@ -229,7 +252,8 @@ DictionaryAttr MachineProfile::toAttribute(MLIRContext *context) const {
   SmallVector<NamedAttribute> attributes{b.getNamedAttr("machine", b.getStringAttr(machine)),
                                          b.getNamedAttr("threads", b.getI64IntegerAttr(threads))};
   for (const Rate &rate : kRates)
-    attributes.push_back(b.getNamedAttr(rate.key, b.getF64FloatAttr(this->*rate.field)));
+    if (this->*rate.field > 0)
+      attributes.push_back(b.getNamedAttr(rate.key, b.getF64FloatAttr(this->*rate.field)));
   return b.getDictionaryAttr(attributes);
 }
 
