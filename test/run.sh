@@ -34,7 +34,8 @@ skip() {
   (($# == 0)) || skips+=("$name:" "$@")
 }
 
-# unit_tests BUILD [FILTER]: every unit test binary, whose own totals are read off its output.
+# unit_tests BUILD [FILTER]: every unit test binary, whose own totals are read off its output. As with lit, what fails
+# runs once more.
 unit_tests() {
   local binary output status good bad names found=0
   for binary in "$1"/test/Unit/*Tests; do
@@ -45,6 +46,10 @@ unit_tests() {
     bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' <<<"$output" | tail -n 1)
     [ "$status" = 0 ] || { grep -vE '^\[ (RUN|      OK) ' <<<"$output"; [ -n "$bad" ] || bad=1; }
     mapfile -t names < <(sed -n 's/^\[  FAILED  \] \([^ ]*\.[^ ]*\)$/  \1/p' <<<"$output")
+    if ((${#names[@]})) && timeout "$test_seconds" "$binary" --gtest_filter="$(tr -d ' ' <<<"$(IFS=:; echo "${names[*]}")")"; then
+      retried+=("$1 $(basename "$binary"):" "${names[@]}")
+      good=$((${good:-0} + ${#names[@]})) bad=0 names=()
+    fi
     count "$1 $(basename "$binary")" "${good:-0}" "${bad:-0}" "${names[@]}"
     mapfile -t names < <(awk '/: Skipped$/ {getline reason} /^\[  SKIPPED \] .* \(/ {print "  " $4 " (" reason ")"}' <<<"$output")
     skip "$1 $(basename "$binary")" "${names[@]}"
