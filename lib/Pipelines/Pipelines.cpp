@@ -56,6 +56,7 @@ void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOpti
     manager.addPass(createFuseConvBnEvalPass(fuse));
   }
   manager.addNestedPass<func::FuncOp>(createSinkReluPass());
+  manager.addNestedPass<func::FuncOp>(createHoistSlicesPass());
   // Autodiff differentiates casts: what the backward pass keeps and multiplies is narrow, too.
   MixedPrecisionPassOptions precision;
   precision.type = options.precision;

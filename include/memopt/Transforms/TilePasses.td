@@ -11,6 +11,20 @@
 
 include "mlir/Pass/PassBase.td"
 
+def HoistSlicesPass : Pass<"memopt-hoist-slices", "::mlir::func::FuncOp"> {
+  let summary = "Cut what logits follow from instead of the logits: logits[:, :-1]";
+  let description = [{
+    Works on the imported graph. Where a slice of leading dimensions is all that reads what a linear layer makes, also
+    through biases, scales, caps and casts, the slice is taken of the layer's input, if that has less than half as many
+    elements. The layer computes nothing that is cut off, and nothing copies its result. Each kept element is
+    the same sum.
+
+    Remark: bytes of the sliced value before and after.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
   let summary = "Process wide values for some tokens at a time: the logits of a large vocabulary";
   let description = [{
