@@ -74,7 +74,8 @@ private:
   bool visitLoops(Operation *op, Form form, bool isBehindProduct);
   SmallVector<int64_t> getLeading(Form form) const { return getShape(leading, form); }
   static SmallVector<int64_t> getShape(ArrayRef<int64_t> shape, Form form) {
-    return form == Form::Apart ? llvm::to_vector(shape) : SmallVector{multiplyCounts(shape)};
+    return form == Form::Apart ? llvm::to_vector(shape)
+                               : SmallVector<int64_t>{multiplyCounts(shape)};
   }
   RankedTensorType getCutType(Value value, Form form) const;
   Value cut(OpBuilder &builder, Value value) const;
@@ -136,7 +137,7 @@ bool Slicing::visitReshape(Operation *op, Form form, bool isBehindProduct) {
 }
 
 /// Whether `map` begins with `loops`, in their order, and does not use them otherwise.
-static bool beginsWith(AffineMap map, ArrayRef<unsigned> loops) {
+static bool isLedBy(AffineMap map, ArrayRef<unsigned> loops) {
   if (map.getNumResults() < loops.size())
     return false;
   for (auto [expr, loop] : llvm::zip(map.getResults(), loops)) {
@@ -157,14 +158,14 @@ bool Slicing::visitLoops(Operation *op, Form form, bool isBehindProduct) {
     return false;
   IterationSpace space = iteration.getIterationSpace();
   SmallVector<unsigned> loops;
-  AffineMap ofResult = space.maps.back();
+  AffineMap ofResult = space.maps.back(); // of a tensor, which the slice reads
   for (unsigned dim = 0; dim < getLeading(form).size(); ++dim) {
-    auto plain = ofResult ? dyn_cast<AffineDimExpr>(ofResult.getResult(dim)) : AffineDimExpr();
+    auto plain = dyn_cast<AffineDimExpr>(ofResult.getResult(dim));
     if (!plain || space.kinds[plain.getPosition()] != LoopKind::Parallel)
       return false;
     loops.push_back(plain.getPosition());
   }
-  if (!beginsWith(ofResult, loops))
+  if (!isLedBy(ofResult, loops))
     return false;
   bool isProduct = llvm::is_contained(space.kinds, LoopKind::Sum);
   found.hasProduct |= isProduct;
@@ -172,7 +173,7 @@ bool Slicing::visitLoops(Operation *op, Form form, bool isBehindProduct) {
     bool isCut = map && llvm::any_of(loops, [map = map](unsigned loop) {
                    return map.isFunctionOfDim(loop);
                  });
-    if (isCut && (!beginsWith(map, loops) || !visit(operand, form, isBehindProduct || isProduct)))
+    if (isCut && (!isLedBy(map, loops) || !visit(operand, form, isBehindProduct || isProduct)))
       return false;
   }
   return true;
@@ -194,10 +195,10 @@ Value Slicing::cut(OpBuilder &builder, Value value) const {
   if (TypedAttr number = getSplatConstant(value))
     return arith::ConstantOp::create(builder, value.getLoc(),
                                      DenseElementsAttr::get(type, Attribute(number)));
-  SmallVector<OpFoldResult> offsets =
-      llvm::to_vector(ArrayRef<OpFoldResult>(slice.getMixedOffsets()).take_front(dims));
-  SmallVector<OpFoldResult> strides =
-      llvm::to_vector(ArrayRef<OpFoldResult>(slice.getMixedStrides()).take_front(dims));
+  SmallVector<OpFoldResult> offsets = ExtractSliceOp(slice).getMixedOffsets(),
+                            strides = ExtractSliceOp(slice).getMixedStrides();
+  offsets.truncate(dims);
+  strides.truncate(dims);
   offsets.resize(type.getRank(), builder.getIndexAttr(0));
   strides.resize(type.getRank(), builder.getIndexAttr(1));
   SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(builder.getContext(), type.getShape());

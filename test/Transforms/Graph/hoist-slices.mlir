@@ -1,5 +1,5 @@
-// RUN: memopt-opt %s -memopt-hoist-slices -split-input-file | FileCheck %s
-// RUN: memopt-opt %s -memopt-hoist-slices -split-input-file --remarks-filter=memopt-hoist-slices -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: memopt-opt %s --pass-pipeline='builtin.module(func.func(memopt-hoist-slices))' -split-input-file | FileCheck %s
+// RUN: memopt-opt %s --pass-pipeline='builtin.module(func.func(memopt-hoist-slices))' -split-input-file --remarks-filter=memopt-hoist-slices --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // The last token's logits are cut off: behind a bias, a cap and a cast.
 
@@ -11,9 +11,9 @@
 // CHECK: %[[WIDE:.*]] = memopt.broadcast %[[B]] {dimensions = array<i64: 1>} : (tensor<32xf16>) -> tensor<14x32xf16>
 // CHECK: %[[S:.*]] = arith.addf %[[L]], %[[WIDE]]
 // CHECK: %[[APART:.*]] = tensor.expand_shape %[[S]] {{\[}}[0, 1], [2]] output_shape [2, 7, 32]
-// CHECK: %[[TENTH:.*]] = arith.constant dense<1.000000e-01> : tensor<2x7x32xf32>
 // CHECK: %[[F:.*]] = arith.extf %[[APART]] : tensor<2x7x32xf16> to tensor<2x7x32xf32>
-// CHECK: %[[R:.*]] = arith.mulf %[[F]], %{{.*}} : tensor<2x7x32xf32>
+// CHECK: %[[TENTH:.*]] = arith.constant dense<1.000000e-01> : tensor<2x7x32xf32>
+// CHECK: %[[R:.*]] = arith.mulf %[[F]], %[[TENTH]] : tensor<2x7x32xf32>
 // CHECK: return %[[R]]
 // REMARK: [Passed] HoistSlices | Category:memopt-hoist-slices | Function=shifted | BytesAfter=1792, BytesBefore=2048
 func.func @shifted(%x: tensor<2x8x4xf16>, %w: tensor<32x4xf16>, %b: tensor<32xf16>) -> tensor<2x7x32xf32> {
