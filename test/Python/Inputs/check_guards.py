@@ -159,6 +159,10 @@ def parameters():
     def half(model):
         return torch.optim.SGD(model.inner[2].parameters(), 0.3, momentum=0.9)
     compare(lambda model, optimizer: optimizer.add_param_group({"params": list(model.inner[0].parameters())}), "groups", half)
+
+    def both(model):
+        return torch.optim.AdamW([{"params": model.inner[0].parameters()}, {"params": model.inner[2].parameters(), "lr": 0.1}], 0.03)
+    compare(lambda model, optimizer: optimizer.param_groups.pop() and None, "groups", both)
     # Adam counts the steps of each parameter, a program those of all.
     model = make()
     optimizer = torch.optim.Adam(model.inner[2].parameters())
