@@ -187,13 +187,9 @@ static void addInvariants(PlanFacts &facts, Operation *loop) {
     }
 }
 
-static PlanFacts collectFacts(ModuleOp module) {
-  StepModel step = *StepModel::create(module);
-  KernelGraph graph(step.getFunction());
-  CostModel costs(module);
+/// What the instructions compute and move.
+static PlanFacts countWork(const KernelGraph &graph) {
   PlanFacts facts;
-  facts.machine = getTarget(module).describeMachine();
-  facts.planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
   for (Operation *op : graph.getInstructions()) {
     if (!cast<InstructionOpInterface>(op).getBodies().empty()) {
       addInvariants(facts, op);
@@ -219,6 +215,16 @@ static PlanFacts collectFacts(ModuleOp module) {
     facts.flops = addCounts(facts.flops, flops);
     facts.cloneFlops = addCounts(facts.cloneFlops, clone ? flops : 0);
   }
+  return facts;
+}
+
+static PlanFacts collectFacts(ModuleOp module) {
+  StepModel step = *StepModel::create(module);
+  KernelGraph graph(step.getFunction());
+  CostModel costs(module);
+  PlanFacts facts = countWork(graph);
+  facts.machine = getTarget(module).describeMachine();
+  facts.planned = module->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr);
   facts.seconds = StepClock(costs).run(step.getBody());
   facts.device = findPeak(graph, Space::Device);
   facts.host = findPeak(graph, Space::Host);
@@ -281,7 +287,7 @@ static void explainCalls(const PlanFacts &facts, raw_ostream &out) {
 
 std::string mlir::memopt::describeOwnLoops(ModuleOp planned) {
   constexpr double kWorthSaying = 0.01;
-  PlanFacts facts = collectFacts(planned);
+  PlanFacts facts = countWork(KernelGraph(StepModel::create(planned)->getFunction()));
   CallFacts own;
   std::string kind;
   for (const auto &[name, calls] : facts.calls) {

@@ -28,6 +28,7 @@
 #include "memopt/Transforms/Optimizers/Optimizers.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -233,8 +234,13 @@ StatusCode Compilation::runStage(const Stage &stage) {
   if (&stage == &kJoint)
     markFrozen();
   PassManager manager(&context);
+#ifdef NDEBUG
+  // With asserts a module is verified after each pass. What comes behind the joint graph is our own
+  // and is verified once a stage: of long chains each pass would cost less than its verification.
+  manager.enableVerifier(&stage == &kGraph || &stage == &kJoint || &stage == &kState);
+#endif
   stage.build(manager, options.pipeline);
-  if (succeeded(manager.run(*module)))
+  if (succeeded(manager.run(*module)) && succeeded(mlir::verify(*module)))
     return StatusCode::Ok;
   if (mlir::memopt::isCudnnUnavailable())
     return StatusCode::Environment;

@@ -7,6 +7,7 @@ suspended. WORK_FOLDER has one.memopt, and two.memopt for two ranks."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import struct
 import sys
@@ -106,5 +107,20 @@ def check_suspension():
     assert process.wait(60) == 5, process.stderr.read()
 
 
-for check in (check_launchers, check_threads, check_pipes, check_times, check_exit_codes, check_suspension):
+def check_waiting():
+    """A run that waits for its compiler for an hour sleeps: it looks around now and then, and hears of the end at once."""
+    beside = work / "beside"
+    beside.mkdir()
+    shutil.copy2(os.path.realpath(shutil.which("memopt-run")), beside / "memopt-run")
+    (beside / "memopt-compile").write_text("#!/bin/sh\nsleep 2\nexit 3\n")
+    (beside / "memopt-compile").chmod(0o755)
+    process = processes.start(beside / "memopt-run", model / "model.pt2", f"--data={data}", "--steps=1", "--quiet", env=os.environ)
+    begun = time.monotonic()
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - begun
+    assert os.waitstatus_to_exitcode(status) == 3 and seconds >= 2, (status, seconds)
+    assert used.ru_nvcsw < 200, used  # its children's, too
+
+
+for check in (check_waiting, check_launchers, check_threads, check_pipes, check_times, check_exit_codes, check_suspension):
     check()

@@ -119,6 +119,39 @@ def captured_numbers():
     compare(lambda model, _: given.keywords.update(label_smoothing=0.2), "label_smoothing", loss_fn=given)
 
 
+def containers():
+    """Another dict or list in place of the one that forward reads in; one of the same values takes its place."""
+    compare(lambda model, _: setattr(model, "options", {"shift": 0.25, "other": 1}), "options['shift']")
+    box = {"weights": {"smoothing": 0.0}}
+
+    def loss(output, target):
+        return F.cross_entropy(output, target, label_smoothing=box["weights"]["smoothing"])
+
+    def smooth(model, optimizer):
+        box["weights"] = {"smoothing": 0.1}
+        return lambda: box.update(weights={"smoothing": 0.0})
+    compare(smooth, "box['weights']['smoothing']", loss_fn=loss)
+
+    model = make()
+    step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.0))
+    for _ in range(3):
+        model.options = {"shift": 0.0, "other": 2}
+        step(make_data())
+    model.options["shift"] = 0.5
+    refuses(memopt.BadInput, ["options['shift']", "0.5"], step, make_data())
+    model.options = {"other": 2}
+    refuses(memopt.BadInput, ["options['shift']", "gone"], step, make_data())
+
+    model, functions = make(), [torch.tanh, torch.abs]
+    model.functions = functions
+
+    def call(output, target):
+        return F.cross_entropy(model.functions[0](output), target)
+    step = memopt.compile(model, call, make_data(), optimizer=torch.optim.SGD(model.parameters(), 0.0))
+    model.functions = [torch.sin, torch.abs]
+    refuses(memopt.BadInput, ["functions"], step, make_data())
+
+
 def parameters():
     """Freezing, thawing, and another group of parameters."""
     compare(lambda model, _: setattr(model.inner[0].requires_grad_(False), "note", 0), "requires_grad of 'inner.0.weight'")
@@ -126,6 +159,10 @@ def parameters():
     def half(model):
         return torch.optim.SGD(model.inner[2].parameters(), 0.3, momentum=0.9)
     compare(lambda model, optimizer: optimizer.add_param_group({"params": list(model.inner[0].parameters())}), "groups", half)
+
+    def both(model):
+        return torch.optim.AdamW([{"params": model.inner[0].parameters()}, {"params": model.inner[2].parameters(), "lr": 0.1}], 0.03)
+    compare(lambda model, optimizer: optimizer.param_groups.pop() and None, "groups", both)
     # Adam counts the steps of each parameter, a program those of all.
     model = make()
     optimizer = torch.optim.Adam(model.inner[2].parameters())
@@ -420,6 +457,6 @@ def cost():
     print(f"  {seconds * 1e6:.1f} us")
 
 
-run_cases([attributes, captured_numbers, parameters, thawed_state, settings_of_the_optimizer, shapes, hooks, parts, renamed,
+run_cases([attributes, captured_numbers, containers, parameters, thawed_state, settings_of_the_optimizer, shapes, hooks, parts, renamed,
            captured_arrays, buffers, surroundings, unrelated, evaluation,
            differences, watches, slowly, cost])

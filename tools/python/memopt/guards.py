@@ -28,6 +28,9 @@ __all__ = ["Change", "Guards", "list_numbers"]
 _GONE = object()
 
 
+_CONTAINERS = dict, list, tuple
+
+
 class Change:
     """A value that is no longer what was compiled."""
 
@@ -97,6 +100,12 @@ class _Watched:
         if self.cells:
             found += [cell.cell_contents for cell in self.cells]
         return found + [place.get() for place in self.others] if self.others else found
+
+    def move(self, moved: Mapping[int, Any]) -> None:
+        """Looks into the containers that have come in place of others, by the addresses of those."""
+        self.dicts = [moved.get(id(holder), holder) for holder in self.dicts]
+        for place in self.others:
+            place.holder = moved.get(id(place.holder), place.holder)
 
     def list_places(self) -> list[Place]:
         """In the order of the values."""
@@ -179,6 +188,9 @@ class Guards:
     def __init__(self, module: nn.Module, observed: observed, is_training: bool,
                  before: Mapping[tuple[str, int], Any] = types.MappingProxyType({})):
         self._plain, self._objects, self._tensors = _Watched(), _Watched(), _Watched()
+        #: Dicts, lists and tuples in which others look; whoever holds one may get another of the same values.
+        self._containers = _Watched()
+        self._written = observed.written
         self._is_training = is_training
         self._calls: list[tuple[list, str, list]] = []  # lists of what is called, and copies of them
         #: Numbers that forward itself has changed: a counter, say.
@@ -210,7 +222,7 @@ class Guards:
                           if key not in holder]
         self._add_parts(module)
         self._number_type = torch.get_default_dtype()
-        for watched in (self._plain, self._objects, self._tensors):
+        for watched in (self._plain, self._objects, self._tensors, self._containers):
             watched.finish()
         self._identities = [id(value) for value in self._objects.values]
         self._stamps = stamp(self._tensors.values)
@@ -301,7 +313,8 @@ class Guards:
         else:
             place = Place(attribute, module, attribute)
         for inner, value in code.expand(place, self._seen):
-            self._add(inner, _name(path, inner.path), value)
+            if inner is not place or (id(module), attribute) not in self._written or not isinstance(value, _CONTAINERS):
+                self._add(inner, _name(path, inner.path), value)
 
     def _add_absent(self, module: nn.Module, path: str, attribute: str) -> None:
         if path:
@@ -324,10 +337,12 @@ class Guards:
                 self._tensors.add(place, name, value)
         elif is_array(value) and hasattr(value, "tobytes"):
             self._tensors.add(place, name, value)
-        elif not isinstance(value, (types.ModuleType, type, dict, list, tuple)):
+        elif isinstance(value, _CONTAINERS):
+            self._containers.add(place, name, value)
+            if isinstance(value, list) and value and all(map(callable, value)):
+                self._calls.append((value, name, list(value)))  # layers, say
+        elif not isinstance(value, (types.ModuleType, type)):
             self._objects.add(place, name, value)
-        elif isinstance(value, list) and value and all(map(callable, value)):
-            self._calls.append((value, name, list(value)))  # layers, say
 
     def hold(self) -> bool:
         """Whether all is as it was."""
@@ -352,8 +367,29 @@ class Guards:
     def is_all(self) -> bool:
         return self._quick is not None and self._quick.is_all
 
+    def _find_other_container(self) -> Change | None:
+        """Looks into the containers that are there now; those that are none any more, or are one thing no longer, are a change."""
+        moved: dict[int, Any] = {}
+        for place, name, old in zip(self._containers.list_places(), self._containers.names, self._containers.values):
+            place.holder = moved.get(id(place.holder), place.holder)
+            try:
+                new = place.get()
+            except Exception:
+                return Change(name, old, _GONE)
+            if type(new) is not type(old) or moved.setdefault(id(old), new) is not new:
+                return Change(name, old, new)
+        moved = {number: new for number, new in moved.items() if number != id(new)}
+        if moved:
+            self._quick = None
+            for watched in (self._plain, self._objects, self._tensors, self._containers):
+                watched.move(moved)
+            self._containers.values = [moved.get(id(value), value) for value in self._containers.values]
+            self._entries = [(moved.get(id(holder), holder), *rest) for holder, *rest in self._entries]
+            self._calls = [(moved.get(id(holder), holder), *rest) for holder, *rest in self._calls]
+        return None
+
     def _compare(self) -> bool:
-        return (self._plain.read() == self._plain.values
+        return (self._find_other_container() is None and self._plain.read() == self._plain.values
                 and self._has_parts()
                 and (not self._identities or list(map(id, self._objects.read())) == self._identities))
 
@@ -362,7 +398,7 @@ class Guards:
         plain = _Watched()
         plain.__dict__.update(vars(self._plain), values=self._plain.read())
         entries = [(holder, key, part) for holder, key, _, part in (*self._parts, *self._entries)]
-        return _QuickLook((plain, self._objects), entries, [(holder, keys) for holder, _, keys in self._orders],
+        return _QuickLook((plain, self._objects, self._containers), entries, [(holder, keys) for holder, _, keys in self._orders],
                           [module for module, *_ in self._kinds], self._methods, self._tensors, [items for items, *_ in self._calls])
 
     def find_change(self) -> Change | str | None:
@@ -370,6 +406,8 @@ class Guards:
         self._quick = None  # it knows the old values
         if (hook := self._hooks.find_change()) is not None:
             return hook
+        if (other := self._find_other_container()) is not None:
+            return other
         for watched, is_same in ((self._plain, lambda old, new, _: old is new or old == new),
                                  (self._objects, lambda old, new, _: old is new),
                                  (self._tensors, lambda old, new, number: stamp([new]) == self._stamps[number::len(self._tensors.names)])):

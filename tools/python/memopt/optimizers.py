@@ -388,21 +388,24 @@ def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Par
 
 def make_torch_state(optimizer: torch.optim.Optimizer, counterpart: Counterpart,
                      slots: Mapping[torch.nn.Parameter, Mapping[str, torch.Tensor]],
-                     steps: int) -> dict[torch.nn.Parameter, dict[str, Any]]:
-    """`optimizer.state` behind so many steps, from tensors by torch.optim's keys, which it owns from now on."""
+                     steps: int, may_leave_groups: bool = False) -> dict[torch.nn.Parameter, dict[str, Any]]:
+    """`optimizer.state` behind so many steps, from tensors by torch.optim's keys, which it owns from now on.
+
+    With `may_leave_groups` also of parameters whose group is gone: the optimizer keeps their state, too.
+    """
     if steps == 0:
         return {}
     state: dict[torch.nn.Parameter, dict[str, Any]] = {}
     groups = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
     for parameter, values in slots.items():
-        if parameter not in groups:
+        if parameter not in groups and not may_leave_groups:
             raise BadInput("there is state of a parameter that the optimizer does not have; make it from the parameters "
                            "that were trained")
         entry: dict[str, Any] = {"step": torch.tensor(float(steps))} if counterpart.counts_steps else {}
         for key, value in values.items():
             entry[key] = value if key in counterpart.numbers else value.to(parameter.dtype)
         if counterpart.name == "asgd":
-            entry["mu"] = torch.tensor(1 / max(1.0, steps - groups[parameter]["t0"]))
+            entry["mu"] = torch.tensor(1 / max(1.0, steps - groups.get(parameter, optimizer.defaults)["t0"]))
         state[parameter] = entry
     return state
 
@@ -416,7 +419,7 @@ def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[to
         return {}
     slots = {parameter: {key: as_complex(read_tensor(session.read_variable, variable), parameter) for key, variable in variables.items()}
              for parameter, variables in find_slots(options, session).items()}
-    return make_torch_state(options.optimizer, options.counterpart, slots, session.step)
+    return make_torch_state(options.optimizer, options.counterpart, slots, session.step, may_leave_groups=True)
 
 
 def count_steps(state: Mapping[torch.nn.Parameter, Mapping[str, Any]],

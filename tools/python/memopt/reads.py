@@ -356,7 +356,9 @@ _set_plainly = nn.Module.__setattr__
 
 def _set_attribute(module: nn.Module, name: str, value: Any) -> None:
     observer = _observers.get(threading.get_ident())
-    if observer is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if observer is not None and isinstance(value, (dict, list, tuple)):
+        observer.written.add((id(module), name))
+    elif observer is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
         first = observer.reads.get((id(module), name), value)
         if isinstance(first, (int, float)) and first != value and value == value:
             observer.changed.add((id(module), name))
@@ -374,6 +376,8 @@ class observed:
         self.absent: set[tuple[int, str]] = set()
         #: Numbers that got another value after they were read; PyTorch's export may have put the old one back since.
         self.changed: set[tuple[int, str]] = set()
+        #: Those that got a dict, list or tuple: what forward leaves for a loss, say.
+        self.written: set[tuple[int, str]] = set()
 
     def __enter__(self) -> None:
         with _lock:

@@ -11,8 +11,13 @@
 #include "memopt-runtime/device/RankDevice.h"
 #include "memopt-runtime/ranks/SharedRanks.h"
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
+#include <functional>
+#include <optional>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 using namespace memopt;
@@ -115,6 +120,64 @@ TEST(SharedRanksTest, TheReasonIsToldOnce) {
   EXPECT_TRUE((*other)->claimReason());
   EXPECT_FALSE((*group)->claimReason());
 }
+
+// Sanitizers make thousands of instructions of each.
+#if !defined(__has_feature)
+#define __has_feature(feature) 0
+#endif
+#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+
+/// Runs `work` in a process that is killed after so many instructions; whether it did its work
+/// before. Nothing where processes cannot be watched.
+static std::optional<bool> killAfter(int64_t instructions, const std::function<void()> &work) {
+  pid_t child = ::fork();
+  if (child == 0) {
+    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0)
+      ::_exit(1);
+    ::raise(SIGSTOP);
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  bool isStopped = ::waitpid(child, &status, 0) == child && WIFSTOPPED(status);
+  if (!isStopped)
+    return std::nullopt;
+  for (int64_t i = 0; i < instructions && WIFSTOPPED(status); ++i)
+    if (::ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr) != 0 ||
+        ::waitpid(child, &status, 0) != child)
+      break;
+  bool isDone = WIFEXITED(status);
+  if (!isDone) {
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+  }
+  return isDone;
+}
+
+/// Wherever in leave() a rank is killed: the others neither wait for its reason nor lose theirs.
+TEST(SharedRanksTest, WhoIsKilledWhileItLeavesKeepsNobodyWaiting) {
+  const Status reason = badInput(std::string(1500, 'r'));
+  std::optional<bool> isDone = false;
+  int64_t told = 0, untold = 0;
+  for (int64_t instructions = 0; !*isDone; instructions += 1 + instructions / 20) {
+    auto group = SharedRanks::create(2, 64, false, 1);
+    ASSERT_TRUE(group.isOk()) << group.getMessage();
+    isDone = killAfter(instructions, [&] { (*group)->leave(1, reason); });
+    if (!isDone)
+      GTEST_SKIP() << "no process may watch another here";
+    if ((*group)->getReason().isOk())
+      (*group)->leave(1, badInput("its process was ended"));
+    Status found = (*group)->getReason();
+    bool isTold = found.getMessage() == "rank 1: " + reason.getMessage();
+    (isTold ? told : untold) += 1;
+    EXPECT_TRUE(isTold || found.getMessage() == "rank 1: its process was ended")
+        << instructions << ": " << found.getMessage();
+  }
+  EXPECT_GT(told, 0);
+  EXPECT_GT(untold, 10);
+}
+
+#endif
 
 TEST(SharedRanksTest, ARankWritesItsOwnArenaAlone) {
   auto group = SharedRanks::create(2, 64, false, 1);
