@@ -9,6 +9,7 @@
 #include "BoundRegion.h"
 #include "memopt/Dialect/Foreign.h"
 #include "memopt/Dialect/Program.h"
+#include "memopt/Dialect/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -56,6 +57,10 @@ void MemoptDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "memopt/Dialect/ForeignOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "memopt/Dialect/RowOps.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

@@ -156,7 +156,9 @@ class Engine:
                 self._keys[id(value)] = value, self.intern(key)
 
     def _forget(self, written: Any) -> None:
-        written = written.full if isinstance(written, ragged.Ragged) else written
+        if isinstance(written, ragged.Ragged):
+            written.shape = written.axis = None
+            written = written.full
         if not isinstance(written, torch.Tensor):
             return
         storage = written.untyped_storage()._cdata

@@ -25,7 +25,7 @@ def _squeeze(engine, target, arguments, keywords):
     rank = x.full.dim()
     dims = list_dims(rest[0], rank) if rest else list(range(rank))
     dims = [dim for dim in dims if dim != x.dim and x.full.shape[dim] == 1]
-    return x.with_full(x.full.squeeze(dims), x.dim - sum(dim < x.dim for dim in dims))
+    return x.of_axis(x.full.squeeze(dims), x.dim - sum(dim < x.dim for dim in dims))
 
 
 def _select(engine, target, arguments, keywords):
@@ -37,7 +37,7 @@ def _select(engine, target, arguments, keywords):
         engine.expect(x.count() > (index if index >= 0 else -1 - index), f"a mask chooses too few rows for the index {index}", x)
         place = torch.full((1,), index, dtype=torch.int64) if index >= 0 else (x.count() + index).clamp(min=0).reshape(1)
         return compact(x).index_select(dim, place).squeeze(dim)
-    return x.with_full(target(x.full, dim, index), x.dim - (dim < x.dim))
+    return x.of_axis(target(x.full, dim, index), x.dim - (dim < x.dim), index)
 
 
 def _slice(engine, target, arguments, keywords):
@@ -106,7 +106,7 @@ def _reshape(engine, x: Ragged, sizes: list[int]) -> Ragged:
         before *= size
     for dim, size in enumerate(full.shape):
         if after == before and size == x.bound:
-            return x.with_full(full, dim)
+            return x.of_axis(full, dim)
         if after == before and size != 1 and size % x.bound == 0:  # rows with what lies behind them
             valid = x.valid[:, None].expand(x.bound, size // x.bound).reshape(-1)
             return Ragged(full, dim, valid, engine.intern("flat", x.key, size // x.bound))
@@ -184,7 +184,9 @@ def _pieces(engine, target, arguments, keywords):
     if dim == x.dim:
         raise NotRagged("piece by piece")
     pieces = target(*plain_all(arguments), **keywords)
-    return [x.with_full(piece, x.dim - (name == "unbind" and dim < x.dim)) for piece in pieces]
+    if name == "unbind":
+        return [x.of_axis(piece, x.dim - (dim < x.dim), axis) for axis, piece in enumerate(pieces)]
+    return [x.with_full(piece, x.dim) for piece in pieces]
 
 
 def _create(engine, target, arguments, keywords):

@@ -20,10 +20,13 @@ class NotRagged(Exception):
 
 class Ragged:
     """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`. Each `alike` entries in
-    a row count together, as where a mask of rows was expanded over their elements."""
+    a row count together, as where a mask of rows was expanded over their elements. The coordinates of a mask's elements know its
+    `shape`, and their `axis` where they are those along one."""
 
-    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1):
+    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1,
+                 shape: torch.Size | None = None, axis: int | None = None):
         self.full, self.dim, self.valid, self.key, self.alike = full, dim, valid, key, alike
+        self.shape, self.axis = shape, axis
 
     @property
     def bound(self) -> int:
@@ -31,6 +34,15 @@ class Ragged:
 
     def with_full(self, full: torch.Tensor, dim: int | None = None) -> Ragged:
         return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike)
+
+    def of_axis(self, full: torch.Tensor, dim: int, axis: int = 0) -> Ragged:
+        """Elements of these; of all coordinates that are rows of them, those along one axis."""
+        rows = self.with_full(full, dim)
+        if self.shape is not None and full.dim() == 1:
+            rows.shape = self.shape
+            rows.axis = self.axis if self.axis is not None else axis % len(self.shape) if self.full.numel() == full.numel() * len(
+                self.shape) else None
+        return rows
 
     def spread(self, rank: int | None = None, dim: int | None = None) -> torch.Tensor:
         """`valid`, to be broadcast with the tensor."""
@@ -70,14 +82,39 @@ def spread_over(valid: torch.Tensor, rank: int, dim: int) -> torch.Tensor:
     return valid.reshape([-1 if place == dim else 1 for place in range(rank)])
 
 
-def fill_rows(full: torch.Tensor, dim: int, valid: torch.Tensor) -> torch.Tensor:
-    """Rows that do not count become the first that does; where none does, ones of floating-point numbers and zeros of others."""
-    spread = spread_over(valid, full.dim(), dim)
-    if not full.is_floating_point():
-        return torch.where(spread, full, torch.zeros((), dtype=full.dtype))
-    first = valid.to(torch.int64).argmax().reshape(1)
-    row = torch.where(valid.any(), full.index_select(dim, first), torch.ones((), dtype=full.dtype))
+def _lend_row(full: torch.Tensor, counts: torch.Tensor, dim: int) -> torch.Tensor:
+    spread = spread_over(counts, full.dim(), dim)
+    first = counts.to(torch.int64).argmax().reshape(1)
+    row = torch.where(counts.any(), full.index_select(dim, first), torch.ones((), dtype=full.dtype))
     return torch.where(spread, full, row)
+
+
+#: Floating-point rows that do not count become one that does, or ones where none does; which one makes no difference, so that a part
+#: of a batch may take another.
+_library = torch.library.Library("memopt", "FRAGMENT")
+_library.define("fill_rows(Tensor x, Tensor counts, int dim) -> Tensor")
+_library.impl("fill_rows", _lend_row, "CompositeExplicitAutograd")
+torch.library.register_fake("memopt::fill_rows", lambda x, counts, dim: torch.empty_like(x, memory_format=torch.contiguous_format),
+                            lib=_library)
+
+
+def _leave_out(ctx: Any, gradient: torch.Tensor) -> tuple:
+    return torch.where(spread_over(ctx.saved_tensors[0], gradient.dim(), ctx.dim), gradient, torch.zeros_like(gradient)), None, None
+
+
+def _keep_counts(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+    ctx.dim = inputs[2]
+    ctx.save_for_backward(inputs[1])
+
+
+torch.library.register_autograd("memopt::fill_rows", _leave_out, setup_context=_keep_counts, lib=_library)
+
+
+def fill_rows(full: torch.Tensor, dim: int, valid: torch.Tensor) -> torch.Tensor:
+    """Rows that do not count become such that all functions of the others are defined on them."""
+    if full.is_floating_point():
+        return torch.ops.memopt.fill_rows(full, valid, dim)
+    return torch.where(spread_over(valid, full.dim(), dim), full, torch.zeros((), dtype=full.dtype))
 
 
 def rank_of(value: Any) -> int:
