@@ -125,7 +125,7 @@ class Penalty(nn.Module):
 
 
 def penalty():
-    return train(Penalty(), times(lambda: {"real": torch.randn(32, 3, 32, 32), "fake": torch.randn(32, 3, 32, 32), "mix": torch.rand(32, 1, 1, 1)}))
+    return train(Penalty(), times(lambda: {"real": torch.randn(32, 3, 32, 32), "fake": torch.randn(32, 3, 32, 32), "mix": torch.rand(32, 1, 1, 1)}), rate=1e-4)
 
 
 class Burgers(nn.Module):

@@ -253,6 +253,8 @@ class Engine:
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:
             raise ragged.NotRagged("among complex numbers")
+        if has_rows:
+            ragged.widen_parts(target, leaves)
         rule = _RULES.get(name)
         if has_complex and name in ragged.RULES:
             return complex_numbers.call(self, target, arguments, keywords)

@@ -12,7 +12,7 @@ from ...errors import Refused
 __all__ = ["MOST_ROWS", "MOST_TURNED", "check_size", "eye", "t"]
 
 #: Of what is written out by rows, and of what turns by rotations.
-MOST_ROWS, MOST_TURNED = 160, 40
+MOST_ROWS, MOST_TURNED = 512, 40
 
 
 def check_size(x: torch.Tensor, most: int, what: str) -> None:

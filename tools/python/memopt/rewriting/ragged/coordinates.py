@@ -7,14 +7,15 @@
     out.index_add_(0, rows, expert(x[rows]))
 
 `x[rows]` is all of `x`, of which the rows count that the mask has, and index_add adds zeros to the others. So nothing is gathered, and
-samples stay apart.
+samples stay apart. Where a mask has an axis that the indices leave out, as that of the experts which a token has chosen, the rows stay as
+many as `x` has until they meet others.
 """
 
 from __future__ import annotations
 
 import torch
 
-from .values import Ragged, fill_rows
+from .values import Part, Ragged, fill_rows
 
 __all__ = ["add_in_place", "put_in_place", "take_in_place"]
 
@@ -38,11 +39,14 @@ def take_in_place(x: torch.Tensor, dims: list[int], indices: list) -> Ragged | N
     at, shape = dims[0], first.shape
     order = sorted(range(len(axes)), key=axes.__getitem__)
     full = x.permute(*range(at), *(at + place for place in order), *range(at + len(axes), x.dim()))
-    for axis in range(len(shape)):
-        if axis not in axes:
-            full = full.unsqueeze(at + axis)
-    full = full.expand(*x.shape[:at], *shape, *x.shape[at + len(axes):]).flatten(at, at + len(shape) - 1)
-    return Ragged(fill_rows(full, at, first.valid), at, first.valid, first.key)
+    full = full.flatten(at, at + len(axes) - 1)
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    if not others:
+        return Ragged(fill_rows(full, at, first.valid), at, first.valid, first.key)
+    part = Part(first.key, first.valid, shape, tuple(sorted(axes)))
+    valid = first.valid.reshape(shape).any(others[0]) if len(others) == 1 else first.valid.reshape(shape).to(torch.int64).sum(others) > 0
+    valid = valid.flatten() if valid.dim() > 1 else valid
+    return Ragged(fill_rows(full, at, valid), at, valid, ("part", first.key, part.axes), part=part)
 
 
 def add_in_place(x: torch.Tensor, dim: int, index: Ragged, source: Ragged) -> torch.Tensor | None:

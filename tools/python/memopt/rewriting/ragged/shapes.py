@@ -144,6 +144,17 @@ def _expand(engine, target, arguments, keywords):
     return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
 
 
+def _expand_as(engine, target, arguments, keywords):
+    x, like = arguments
+    if isinstance(x, Ragged) and isinstance(like, Ragged):
+        x = align(engine, x, like)
+        if x.full.dim() - x.dim == like.full.dim() - like.dim:
+            return x.with_full(x.full.expand_as(like.full), like.dim)
+    elif isinstance(like, Ragged) and (behind := like.full.dim() - like.dim) and (x.dim() < behind or x.shape[x.dim() - behind] == 1):
+        return like.with_full(x.expand_as(like.full))
+    raise NotRagged("beside what has other rows")
+
+
 def _pad(engine, target, arguments, keywords):
     x, pads = arguments[:2]
     if x.full.dim() - len(pads) // 2 <= x.dim and any(pads[2 * (x.full.dim() - 1 - x.dim):][:2]):
@@ -228,7 +239,7 @@ RULES = {
     "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
-    "expand": _expand, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
+    "expand": _expand, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
                      "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Count", "NotRagged", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
+__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
            "list_dims", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
@@ -18,22 +18,43 @@ class NotRagged(Exception):
     """An operator has no meaning here; what it is that it lacks."""
 
 
+class Part(NamedTuple):
+    """What rows are a part of: those of a mask of this shape, of which they vary along some axes alone."""
+
+    key: Any
+    valid: torch.Tensor
+    shape: torch.Size
+    axes: tuple[int, ...]
+
+
 class Ragged:
     """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`. Each `alike` entries in
     a row count together, as where a mask of rows was expanded over their elements. The coordinates of a mask's elements know its
-    `shape`, and their `axis` where they are those along one."""
+    `shape`, and their `axis` where they are those along one. A `part` stands for more rows, which are equal along other axes."""
 
     def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1,
-                 shape: torch.Size | None = None, axis: int | None = None):
+                 shape: torch.Size | None = None, axis: int | None = None, part: Part | None = None):
         self.full, self.dim, self.valid, self.key, self.alike = full, dim, valid, key, alike
-        self.shape, self.axis = shape, axis
+        self.shape, self.axis, self.part = shape, axis, part
 
     @property
     def bound(self) -> int:
         return self.full.shape[self.dim]
 
     def with_full(self, full: torch.Tensor, dim: int | None = None) -> Ragged:
-        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike)
+        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike, part=self.part)
+
+    def widen(self) -> None:
+        """All rows, where these are a part."""
+        if self.part is None:
+            return
+        self.key, self.valid, shape, axes = self.part
+        full = self.full.unflatten(self.dim, [shape[axis] for axis in axes])
+        for axis in range(len(shape)):
+            full = full if axis in axes else full.unsqueeze(self.dim + axis)
+        behind = full.shape[self.dim + len(shape):]
+        self.full = full.expand(*full.shape[:self.dim], *shape, *behind).flatten(self.dim, self.dim + len(shape) - 1)
+        self.part = None
 
     def of_axis(self, full: torch.Tensor, dim: int, axis: int = 0) -> Ragged:
         """Elements of these; of all coordinates that are rows of them, those along one axis."""
@@ -175,5 +196,9 @@ def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
 
 
 def align_all(engine: Any, values: list) -> list:
-    first = next((value for value in values if isinstance(value, Ragged)), None)
+    rows = [value for value in values if isinstance(value, Ragged)]
+    if len({value.key for value in rows}) > 1:
+        for value in rows:
+            value.widen()
+    first = rows[0] if rows else None
     return values if first is None else [align(engine, value, first) if isinstance(value, Ragged) else value for value in values]
