@@ -19,6 +19,7 @@ using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
 using mlir::memopt::ReduceKind;
+using Builder = mlir::ImplicitLocOpBuilder;
 
 /// One row of the factor for each turn: that of the matrix which is left, divided by the root of its
 /// own element; its product with itself is taken off the matrix.
