@@ -7,9 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
-#include "memopt/Dialect/Foreign.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Dialect/Program.h"
-#include "memopt/Dialect/Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

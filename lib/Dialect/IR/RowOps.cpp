@@ -8,7 +8,7 @@
 
 #include "../Gradients/GradientBuilder.h"
 #include "../Loops/IterationBuilder.h"
-#include "memopt/Dialect/Rows.h"
+#include "memopt/Dialect/ApartOps.h"
 
 #include "mlir/IR/OpImplementation.h"
 

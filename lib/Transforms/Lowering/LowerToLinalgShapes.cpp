@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
-#include "memopt/Dialect/Rows.h"
+#include "memopt/Dialect/ApartOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"

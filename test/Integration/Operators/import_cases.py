@@ -193,6 +193,7 @@ def scans(random):
         places = np.maximum.accumulate(np.where(x == values, np.arange(7)[None, :, None], 0), 1)
         yield Case(name, f"{name}.default", [values, places], self_=x, dim=1)
     yield Case("diff", "diff.default", np.diff(x, 2, 1), self_=x, n=2, dim=1)
+    yield Case("no differences", "diff.default", x, self_=x, n=0, dim=1, prepend=x[:, :1].copy())
     yield Case("trapezoid", "trapezoid.dx", (x[:, 1:] + x[:, :-1]).sum(1) / 4, y=x, dx=0.5, dim=1)
 
 

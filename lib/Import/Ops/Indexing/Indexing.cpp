@@ -11,7 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Import/Ops/Indexing/Indexing.h"
-#include "memopt/Dialect/Rows.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Import/Graph/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
