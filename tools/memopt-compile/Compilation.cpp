@@ -12,7 +12,7 @@
 #include "memopt/Analysis/BatchModel.h"
 #include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
-#include "memopt/Dialect/Foreign.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Program.h"
 #include "memopt/Import/Graph/Pt2.h"

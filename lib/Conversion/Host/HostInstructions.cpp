@@ -8,8 +8,8 @@
 
 #include "memopt/Conversion/Host/HostProgram.h"
 
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Dialect/AttentionTiles.h"
-#include "memopt/Dialect/Foreign.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

@@ -20,7 +20,7 @@
 #include "memopt/Conversion/Core/Emission/KernelFunction.h"
 #include "memopt/Conversion/Core/Math/ScalarExpansion.h"
 #include "memopt/Conversion/Objects/KernelPasses.h"
-#include "memopt/Dialect/Foreign.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Support/Cache.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Loops/IterationBuilder.h"
-#include "memopt/Dialect/Foreign.h"
+#include "memopt/Dialect/ApartOps.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"

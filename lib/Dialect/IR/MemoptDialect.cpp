@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
-#include "memopt/Dialect/Foreign.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -56,6 +56,10 @@ void MemoptDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "memopt/Dialect/ForeignOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "memopt/Dialect/RowOps.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

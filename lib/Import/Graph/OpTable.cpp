@@ -31,6 +31,7 @@ const OpTable &OpTable::get() {
     registerExperts(result);
     registerExtremes(result);
     registerGridSample(result);
+    registerLinearAlgebra(result);
     registerLosses(result);
     registerMatmuls(result);
     registerNormalizations(result);

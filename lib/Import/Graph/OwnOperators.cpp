@@ -17,7 +17,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Dialect/Foreign.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Import/Graph/GraphImporter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -40,8 +40,6 @@ static constexpr StringLiteral kControlFlow =
 static constexpr StringLiteral kCustom =
     "what an operator of another library computes is not in the program; write it with PyTorch's "
     "operators, with a torch.autograd.Function for a gradient of its own";
-static constexpr StringLiteral kDegree =
-    "polynomials whose degree is a tensor are not supported; give it as a number";
 static constexpr StringLiteral kChecked =
     "checks of values, such as torch.distributions makes of its arguments, are no part of a step; "
     "give distributions validate_args=False, or switch them all by "
@@ -100,11 +98,6 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.pinverse", kDecomposition},
     {"aten.logdet", kDecomposition},
     {"aten.matrix_exp", kDecomposition},
-    {"aten.special_chebyshev", kDegree},
-    {"aten.special_shifted_chebyshev", kDegree},
-    {"aten.special_hermite", kDegree},
-    {"aten.special_laguerre", kDegree},
-    {"aten.special_legendre", kDegree},
     {"aten.lstm.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten.gru.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten.rnn_tanh.data", "packed sequences are not supported; pad them and mask the loss"},

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LowerToLinalg.h"
+#include "memopt/Dialect/ApartOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -76,6 +77,43 @@ static Lowered lowerGather(GatherOp op, ImplicitLocOpBuilder &b) {
                          });
 }
 
+/// result[r] = counts[r[dim]] ? input[r] : input[first] along dim, where `first` is the first that
+/// counts.
+static Lowered lowerFillRows(FillRowsOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorType(op.getInput());
+  auto dim = static_cast<int64_t>(op.getDim());
+  int64_t rows = type.getDimSize(dim);
+  Type index = b.getI64Type(), element = type.getElementType();
+  auto number = [&](ImplicitLocOpBuilder &inner, int64_t value) -> Value {
+    return arith::ConstantOp::create(inner, inner.getI64IntegerAttr(value));
+  };
+  Value first =
+      createPlainReduction(b, {rows}, {0}, {readAll(b, op.getCounts())}, {{ReduceKind::Min, index}},
+                           [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                             Value at = arith::IndexCastOp::create(
+                                 inner, index, linalg::IndexOp::create(inner, 0));
+                             return SmallVector<Value>{
+                                 arith::SelectOp::create(inner, x[0], at, number(inner, rows))};
+                           })
+          .front();
+  return createPointwise(
+      b, type.getShape(),
+      {readAll(b, op.getInput()), readDims(b, op.getCounts(), type.getRank(), {dim}),
+       readDims(b, first, type.getRank(), {})},
+      {element}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+        SmallVector<Value> at;
+        for (int64_t other = 0; other < type.getRank(); ++other)
+          at.push_back(linalg::IndexOp::create(inner, other));
+        Value last = number(inner, rows - 1);
+        at[dim] = convertTo(inner, arith::MinSIOp::create(inner, x[2], last), inner.getIndexType());
+        Value lent = tensor::ExtractOp::create(inner, op.getInput(), at);
+        Value isThere = arith::CmpIOp::create(inner, arith::CmpIPredicate::sle, x[2], last);
+        Value one = createConstant(inner, element, 1.0);
+        lent = arith::SelectOp::create(inner, isThere, lent, one);
+        return SmallVector<Value>{arith::SelectOp::create(inner, x[1], x[0], lent)};
+      });
+}
+
 /// The square root of the sum of squares of everything.
 static Lowered lowerGlobalNorm(GlobalNormOp op, ImplicitLocOpBuilder &b) {
   Type element = tensorType(op.getResult()).getElementType();
@@ -118,6 +156,7 @@ void mlir::memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
   lowerings.add<ReduceOp>(lowerReduce);
   lowerings.add<CountOp>(lowerCount);
   lowerings.add<EmbeddingOp>(lowerEmbedding);
+  lowerings.add<FillRowsOp>(lowerFillRows);
   lowerings.add<GatherOp>(lowerGather);
   lowerings.add<GlobalNormOp>(lowerGlobalNorm);
 }

@@ -83,6 +83,12 @@ def experts(random):
     product = np.concatenate([x[:2] @ matrices[0], x[2:7] @ matrices[2], np.zeros((2, 5), "f4")])
     yield Case("products by groups", "_grouped_mm.default", product, self_=x, mat2=matrices, offs=ends)
     yield Case("products by groups, of transformers", "transformers.grouped_mm_fallback.default", product, input=x, weight=matrices, offs=ends)
+    counts = np.array([False, True, False, True, True, False, False, True, False])
+    yield Case("rows that count", "memopt.fill_rows.default", np.where(counts[:, None], x, x[1]), x=x, counts=counts, dim=0)
+    yield Case("no row that counts", "memopt.fill_rows.default", np.ones_like(x), x=x, counts=np.zeros(4, bool), dim=1)
+    squares = np.einsum("bij,bkj->bik", matrices, matrices)[:, :3, :3] + 3 * np.eye(3, dtype="f4")
+    factor = np.linalg.cholesky(squares.astype("f8")).transpose(0, 2, 1)
+    yield Case("rows of a factor", "memopt.cholesky_rows.default", np.triu(factor).astype("f4"), 1e-5, a=squares)
     yield Case("each with its own", "_grouped_mm.default", x.reshape(3, 3, 4) @ matrices, self_=x.reshape(3, 3, 4), mat2=matrices)
     places = np.array([[0, 2, 2], [-1, 1.5, 3], [2.5, 0.25, np.nan]], "f4")
     yield Case("a histogram", "histc.default", np.array([2, 1, 3], "f4"), self_=places, bins=3, min=0, max=2.5)
@@ -187,6 +193,7 @@ def scans(random):
         places = np.maximum.accumulate(np.where(x == values, np.arange(7)[None, :, None], 0), 1)
         yield Case(name, f"{name}.default", [values, places], self_=x, dim=1)
     yield Case("diff", "diff.default", np.diff(x, 2, 1), self_=x, n=2, dim=1)
+    yield Case("no differences", "diff.default", x, self_=x, n=0, dim=1, prepend=x[:, :1].copy())
     yield Case("trapezoid", "trapezoid.dx", (x[:, 1:] + x[:, :-1]).sum(1) / 4, y=x, dx=0.5, dim=1)
 
 

@@ -166,6 +166,18 @@ def polynomials(random):
                 yield row(f"special_{shifted}chebyshev_polynomial_{kind}.n_scalar", evaluate(at, n) * (n >= 0), None, 1e-5, x=x, n=n)
         for target, evaluate in others.items():
             yield row(f"special_{target}.n_scalar", evaluate(z, np.eye(9)[n] * (n >= 0)), None, 1e-5, x=x, n=n)
+    degrees = np.array([-1, 0, 1, 2, 5, 8.9, 3, 0, 7, 4, 1, 6, 2], "f4")
+    whole = [max(int(n), -1) for n in degrees]
+    each = lambda evaluate, given=z: np.array([evaluate(at, n) * (n >= 0) for at, n in zip(given, whole)])
+    points = {"default": (x, z), "x_scalar": (0.3, np.full(13, 0.3))}
+    for kind, evaluate in chebyshev.items():
+        for shifted, scale, offset in (("", 1, 0), ("shifted_", 2, -1)):
+            for overload, (own, given) in points.items():
+                yield row(f"special_{shifted}chebyshev_polynomial_{kind}.{overload}", each(lambda at, n: evaluate(scale * at + offset, n), given),
+                          None, 1e-5, x=own, n=degrees)
+    for target, evaluate in others.items():
+        for overload, (own, given) in points.items():
+            yield row(f"special_{target}.{overload}", each(lambda at, n: evaluate(at, np.eye(9)[max(n, 0)]), given), None, 1e-5, x=own, n=degrees)
 
 
 # ----------------------------------------------------------------------------------------------------

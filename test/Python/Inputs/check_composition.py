@@ -31,6 +31,25 @@ def masks(self, x, t):
     return F.cross_entropy(y[kept], t[kept], reduction="sum") / 8 + torch.where(y > 0, y, 0).square().sum(1).mean()
 
 
+def chosen(self, x, t):
+    """Means over rows: the number of rows of a whole batch divides."""
+    y = self.linear(x)
+    kept = y[t > 1]
+    (places,) = torch.where(x[:, 0] > 0)
+    return kept.square().mean() + kept.log_softmax(1)[:, 0].sum() / kept.shape[0] + y[places, 2].tanh().mean() + y[y > 0].mean()
+
+
+def experts(self, x, t):
+    """A loop over experts, as Mixtral has it."""
+    rows = x.reshape(16, 3)
+    weights, which = self.router(rows).softmax(1).topk(2)
+    out = torch.zeros(16, 5)
+    for number, (up, down) in enumerate(zip(self.up, self.down)):
+        row, place = torch.where(which == number)
+        out.index_add_(0, row, (rows[row] @ up).relu() @ down * weights[row, place, None])
+    return F.cross_entropy(out.reshape(8, 2, 5).mean(1), t)
+
+
 def gradients(self, x, t):
     x = x.detach().requires_grad_()
     energy = self.linear(x).tanh().square().sum()
@@ -91,14 +110,16 @@ def packed(self, x, t):
     return last.square().sum(-1).mean()
 
 
-KINDS = {"masks": (masks, 5, {}), "gradients": (gradients, 5, {}), "speech": (speech, 20, {}),
+KINDS = {"masks": (masks, 5, {}), "chosen": (chosen, 5, {}),
+         "experts": (experts, 5, {"router": lambda: nn.Linear(3, 4), "up": lambda: torch.randn(4, 3, 4), "down": lambda: torch.randn(4, 4, 5)}),
+         "gradients": (gradients, 5, {}), "speech": (speech, 20, {}),
          "spectra": (spectra, 5, {"weight": lambda: torch.randn(3, dtype=torch.cfloat)}), "solves": (solves, 16, {}),
          "branches": (branches, 5, {}), "loops": (loops, 5, {}), "operators": (operators, 5, {}), "quantized": (quantized, 5, {}),
          "packed": (packed, 20, {"rnn": lambda: nn.GRU(5, 3, batch_first=True)})}
 
-#: Kinds whose samples are not told apart, so that they are neither cut into micro-batches nor shared out among ranks: rows by a mask
-#: lend one row to those that do not count, turns over samples are written out, packed sequences are sorted by length.
-WHOLE = {"masks", "loops", "packed"}
+#: Kinds whose samples are not told apart, so that they are neither cut into micro-batches nor shared out among ranks: turns
+#: over samples are written out, packed sequences are sorted by length.
+WHOLE = {"loops", "packed"}
 
 
 # Runs -----------------------------------------------------------------------------------------------------------

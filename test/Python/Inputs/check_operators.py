@@ -89,6 +89,38 @@ mish = memopt.operator("mish", """
     }
 """, "mlir", gradient=lambda x, y, dy: mish_gradient(x, dy), reference=nn.functional.mish)
 
+# Of whole tensors, in MLIR: by a loop nest, and by ops of memopt; the gradient of one is MLIR of tensors, too.
+energy_gradient = memopt.operator("energy_gradient", """
+    func.func @energy_gradient(%x: tensor<8x5xf32>, %g: tensor<8xf32>) -> tensor<8x5xf32> {
+      %rows = memopt.broadcast %g {dimensions = array<i64: 0>} : (tensor<8xf32>) -> tensor<8x5xf32>
+      %twice = arith.addf %x, %x : tensor<8x5xf32>
+      %r = arith.mulf %twice, %rows : tensor<8x5xf32>
+      return %r : tensor<8x5xf32>
+    }
+""", "mlir", shapes=lambda x, g: x)
+energy = memopt.operator("energy", """
+    func.func @energy(%x: tensor<8x5xf32>) -> tensor<8xf32> {
+      %zeros = arith.constant dense<0.0> : tensor<8xf32>
+      %sums = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r)>],
+                              iterator_types = ["parallel", "reduction"]}
+          ins(%x : tensor<8x5xf32>) outs(%zeros : tensor<8xf32>) {
+        ^bb0(%a: f32, %sum: f32):
+          %square = arith.mulf %a, %a : f32
+          %next = arith.addf %sum, %square : f32
+          linalg.yield %next : f32
+      } -> tensor<8xf32>
+      return %sums : tensor<8xf32>
+    }
+""", "mlir", shapes=lambda x: x[:1], gradient=lambda x, y, dy: energy_gradient(x, dy), reference=lambda x: x.square().sum(1))
+peak = memopt.operator("peak", """
+    func.func @peak(%x: tensor<8x5xf32>) -> tensor<8xf32> {
+      %e = math.exp %x : tensor<8x5xf32>
+      %m = memopt.reduce %e {dimensions = array<i64: 1>, kind = #memopt.reduce<max>} : (tensor<8x5xf32>) -> tensor<8xf32>
+      return %m : tensor<8xf32>
+    }
+""", "mlir", shapes=lambda x: x[:1], gradient=lambda x, y, dy: torch.where(x.exp() == y[:, None], y[:, None], 0.0) * dy[:, None],
+                       reference=lambda x: x.exp().amax(1))
+
 
 class Net(nn.Module):
     def __init__(self, function):
@@ -109,7 +141,9 @@ def with_bounds(x):
 
 
 _CASES = {"c, of numbers": (softclip, softclip), "c, of tensors": (lambda x: pair(x) * 0.1, lambda x: pair(x) * 0.1),
-          "c, two results": (with_bounds, with_bounds), "mlir": (mish, mish_of_pytorch)}
+          "c, two results": (with_bounds, with_bounds), "mlir": (mish, mish_of_pytorch),
+          "mlir, of tensors": (lambda x: x * energy(x)[:, None] * 0.1 + peak(x)[:, None],
+                               lambda x: x * x.square().sum(1)[:, None] * 0.1 + x.exp().amax(1)[:, None])}
 
 
 def _train(function, batches, **options):
@@ -143,6 +177,10 @@ def check_training():
     parts = _train(softclip, batches, micro_batches=2)
     torch.testing.assert_close(torch.tensor(parts[0]), torch.tensor(whole[0]), rtol=1e-5, atol=1e-6)
     print("ok micro-batches of what goes element by element")
+    rows = lambda x: x * peak(x)[:, None]
+    whole, parts = _train(rows, batches), _train(rows, batches, micro_batches=2)
+    torch.testing.assert_close(torch.tensor(parts[0]), torch.tensor(whole[0]), rtol=1e-5, atol=1e-6)
+    print("ok micro-batches of MLIR of tensors")
 
 
 def check_refusals():

@@ -73,6 +73,25 @@ def places(self, x, keep):
 
 
 @case()
+def coordinates(self, x, t):
+    """Places of a mask that index where it lies: in place, along several axes, moved, added to, written once."""
+    y = self.linear(x)
+    (rows,) = torch.where(t > 0)
+    both = (y > 0).nonzero()
+    row, column = both[:, 0], both.unbind(1)[1]
+    moved = rows + 0
+    moved += (moved < 11).long()
+    added = torch.zeros(12, 5).index_add(0, rows, y[rows].tanh()).index_add_(0, row, y[row] * y[row, column, None])
+    written = torch.zeros(5, 12).clone()
+    written[column, row] = y[row, column]
+    written[column, row] += x.index_select(0, row)[:, 0]
+    written[0][rows] = x[rows, 1]
+    few = y[row].exp()  # equal along an axis until it counts
+    return (added.square().sum() + written.cos().sum() + y[moved].sin().sum() + few.mean() + few[:, 0].std() + few[column > 2].sum()
+            + (few @ y.mT).amax() + F.mse_loss(few, x[row, :5]) + few.shape[0] * 0.1 + F.relu(y[row], inplace=True).sum())
+
+
+@case()
 def two_masks(self, x, keep):
     y = self.linear(x)
     order = torch.arange(12)

@@ -98,6 +98,7 @@ void registerGridSample(OpTable &table);
 void registerExperts(OpTable &table);
 void registerExtremes(OpTable &table);
 void registerIndexing(OpTable &table);
+void registerLinearAlgebra(OpTable &table);
 void registerLosses(OpTable &table);
 void registerMatmuls(OpTable &table);
 void registerNormalizations(OpTable &table);

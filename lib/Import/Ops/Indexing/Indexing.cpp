@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Import/Ops/Indexing/Indexing.h"
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Import/Graph/Formula.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -368,6 +369,19 @@ static Error lowerOneHot(OpContext &op) {
   return setResult(op, castTo(op, hit, DType::I64));
 }
 
+static Error lowerFillRows(OpContext &op) {
+  Tensor x = op.tensor("x"), counts = op.tensor("counts");
+  ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", x.rank()));
+  if (!isFloat(x.dtype) || counts.dtype != DType::Bool || counts.rank() != 1 ||
+      counts.sizes[0] != x.sizes[dim])
+    return op.error("expected floating-point rows and which of them count, found " +
+                    getName(x.dtype) + toString(x.sizes) + " and " + getName(counts.dtype) +
+                    toString(counts.sizes));
+  return setResult(
+      op, op.wrap(x.dtype, mlir::memopt::FillRowsOp::create(op.b, op.tensorType(x.dtype, x.sizes),
+                                                            op.get(x), op.get(counts), dim)));
+}
+
 void memopt::pt2::registerIndexing(OpTable &table) {
   table.add("aten.embedding.default",
             "Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
@@ -391,5 +405,6 @@ void memopt::pt2::registerIndexing(OpTable &table) {
             "Tensor self, Tensor mask, Tensor?[] indices, Tensor values", lowerMaskedIndexPut);
   table.add("aten.combinations.default", "Tensor self, int r=2, bool with_replacement=False",
             lowerCombinations);
+  table.add("memopt.fill_rows.default", "Tensor x, Tensor counts, int dim", lowerFillRows);
   table.add("aten.one_hot.default", "Tensor self, int num_classes=-1", lowerOneHot);
 }

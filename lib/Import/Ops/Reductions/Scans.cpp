@@ -140,6 +140,8 @@ static Error lowerDiff(OpContext &op) {
   ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", self.rank()));
   if (self.rank() == 0 || op.integer("n") < 0)
     return op.error("expected a tensor with dimensions");
+  if (op.integer("n") == 0) // what stands in front and behind is left out, too
+    return setResult(op, op.copy(self));
   std::vector<Tensor> parts;
   for (const std::optional<Tensor> &part :
        {op.optionalTensor("prepend"), std::optional<Tensor>(self), op.optionalTensor("append")})

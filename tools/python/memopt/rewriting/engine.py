@@ -156,7 +156,9 @@ class Engine:
                 self._keys[id(value)] = value, self.intern(key)
 
     def _forget(self, written: Any) -> None:
-        written = written.full if isinstance(written, ragged.Ragged) else written
+        if isinstance(written, ragged.Ragged):
+            written.shape = written.axis = None
+            written = written.full
         if not isinstance(written, torch.Tensor):
             return
         storage = written.untyped_storage()._cdata
@@ -251,6 +253,8 @@ class Engine:
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:
             raise ragged.NotRagged("among complex numbers")
+        if has_rows:
+            ragged.widen_parts(target, leaves)
         rule = _RULES.get(name)
         if has_complex and name in ragged.RULES:
             return complex_numbers.call(self, target, arguments, keywords)

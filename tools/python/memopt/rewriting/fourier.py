@@ -19,7 +19,9 @@ from .pairs import Pair, as_real, is_complex
 
 __all__ = ["RULES", "WINDOWS"]
 
-_MOST_DIRECT = 32  # elements that are transformed by one product; longer sums lose digits that a split keeps
+#: Elements that are transformed by one product. That of a split's small matrices is several times slower; longer sums lose digits (the
+#: error of 32, 64 and 128 elements is 1.3, 1.6 and 2.1 times that of PyTorch's transforms).
+_MOST_DIRECT = 128
 
 
 @functools.cache

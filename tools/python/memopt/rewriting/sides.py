@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import EndlessLoop
 from ..tracing_errors import find_cause
+from .asserted import assert_where, insert, is_asserted, list_asserts_of, list_differing_asserts
 from .nothing_changes import Nothing, find_root
 
 __all__ = ["MOST_BRANCHES", "finish_sides", "settle_sides"]
@@ -40,19 +41,12 @@ _library.define("branch(Tensor condition, int number) -> Tensor")
 _library.impl("branch", lambda condition, number: condition.clone(), "CompositeExplicitAutograd")
 _library.define("behind(Tensor loss, Tensor condition) -> Tensor")
 _library.impl("behind", lambda loss, condition: loss.clone(), "CompositeExplicitAutograd")
-#: What torch.export asserts on one side of a branch.
-_library.define("expected(Scalar condition, Tensor taken, str text) -> ()")
-_library.impl("expected", lambda condition, taken, text: None, "CompositeExplicitAutograd")
-torch.fx.node.has_side_effect(torch.ops.memopt.expected.default)
-_BRANCH, _BEHIND, _EXPECTED = (torch.ops.memopt.branch.default, torch.ops.memopt.behind.default, torch.ops.memopt.expected.default)
+_BRANCH, _BEHIND = torch.ops.memopt.branch.default, torch.ops.memopt.behind.default
 
 #: Branches that are traced one by one; a loop over more is a loop whose end the data decide.
 MOST_SIDES = 12
 MOST_TRACES = 25
 MOST_BRANCHES = 2048
-
-_ASSERTIONS = {"aten::_assert_scalar", "memopt::expected", "aten::sym_constrain_range", "aten::sym_constrain_range_for_size",
-               "aten::_assert_tensor_metadata"}
 
 
 class _Differs(Exception):
@@ -61,47 +55,7 @@ class _Differs(Exception):
 
 def _list_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
     """What computes; what is asserted of sizes differs between programs."""
-    return [node for node in program.graph.nodes if node.op in ("call_function", "output") and not _is_asserted(node)]
-
-
-def _is_asserted(node: torch.fx.Node) -> bool:
-    """Whether it asserts something of sizes, or is there for that alone."""
-    if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.name in _ASSERTIONS:
-        return True
-    return node.op == "call_function" and isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat)) \
-        and all(map(_is_asserted, node.users))
-
-
-def _list_asserts(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
-    return [node for node in program.graph.nodes if node.target in (aten._assert_scalar.default, _EXPECTED)]
-
-
-def _list_asserts_of(program: torch.export.ExportedProgram, body: set[torch.fx.Node]) -> list[torch.fx.Node]:
-    """What is asserted of numbers that are made in the body."""
-    inside = set(body)
-    for node in program.graph.nodes:
-        if _is_asserted(node) and any(argument in inside for argument in node.all_input_nodes):
-            inside.add(node)
-    return [node for node in _list_asserts(program) if node in inside]
-
-
-def _list_differing_asserts(first, second, side: _Side, pairs: _Pairs) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
-    """What one of two programs asserts and the other does not: torch.export asserts something of a number where that is made, wherever
-    it is asked for."""
-    def key_of(value: Any) -> Any:
-        if not isinstance(value, torch.fx.Node):
-            return repr(value)
-        found = pairs.first_of.get(value, value)
-        if found is not value or not _is_asserted(value):
-            return found
-        return value.target, *map(key_of, value.args)
-
-    def list_differing(program, body, others):
-        known = {key_of(node.args[0]) for node in others}
-        return [node for node in _list_asserts(program) if node in body or node.target is not _EXPECTED and key_of(node.args[0]) not in known]
-    own, other = _list_asserts(first), _list_asserts(second)
-    return (list_differing(first, _list_asserts_of(first, set(side.body)), other),
-            list_differing(second, _list_asserts_of(second, set(side.other)), own))
+    return [node for node in program.graph.nodes if node.op in ("call_function", "output") and not is_asserted(node)]
 
 
 def _drop_ends(program: torch.export.ExportedProgram) -> None:
@@ -285,7 +239,7 @@ def _find_side(first, second, number: int) -> _Side:
     marker = next(node for node in first.graph.nodes if node.target is _BRANCH and node.args[1] == number)
     (side,), pairs, differing = _compare(first, second, [marker])
     nothing = Nothing(first, marker, side.body)
-    side.pairs, (side.asserted, side.others_asserted) = pairs, _list_differing_asserts(first, second, side, pairs)
+    side.pairs, (side.asserted, side.others_asserted) = pairs, list_differing_asserts(first, second, side, pairs)
     side.is_settled = not side.other and nothing.writes_nothing() and all(
         nothing.value_before(x) is pairs.first_of.get(y, y) for _, x, y in differing)
     if side.is_settled:
@@ -329,34 +283,6 @@ def _extend(side: _Side, pairs: _Pairs, differing: list) -> None:
                 waiting += [(behind, a, b) for a, b in _pair_arguments(behind, seconds[behind]) if a is user]
 
 
-def _insert(graph: torch.fx.Graph, target: Any, *arguments: Any, like: torch.fx.Node | None = None, **keywords: Any) -> torch.fx.Node:
-    """A node, with its value, as if it had been traced."""
-    node = graph.call_function(target, arguments, keywords)
-    values = torch.fx.node.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
-    mode = next(value.fake_mode for other in graph.nodes for value in pytree.tree_leaves(other.meta.get("val"))
-                if isinstance(value, torch._subclasses.FakeTensor))
-    with mode, torch.no_grad():
-        node.meta["val"] = target(*values[0], **values[1])
-    if like is not None:
-        node.meta.update({key: like.meta[key] for key in ("stack_trace", "nn_module_stack") if key in like.meta})
-    return node
-
-
-def _assert_where(graph: torch.fx.Graph, asserted: torch.fx.Node, taken: torch.fx.Node) -> torch.fx.Node:
-    """What is asserted has to hold where its side is taken."""
-    condition, *others, text = asserted.args
-    order = {node: place for place, node in enumerate(graph.nodes)}
-    with graph.inserting_after(max(asserted, taken, key=order.__getitem__)):
-        end = graph.call_function(_EXPECTED, (condition, taken, text))
-    end.meta.update(asserted.meta)
-    with graph.inserting_before(end):
-        for other in others:
-            taken = _insert(graph, aten.logical_and.default, taken, other, like=asserted)
-    end.args = condition, taken, text
-    graph.erase_node(asserted)
-    return end
-
-
 class _Chooser:
     """Writes into a program what chooses between two sides."""
 
@@ -371,26 +297,26 @@ class _Chooser:
         return value
 
     def assert_where_taken(self, side: _Side) -> None:
-        for asserted in side.asserted or _list_asserts_of(self._program, set(side.body)):
+        for asserted in side.asserted or list_asserts_of(self._program, set(side.body)):
             asserted = self._current(asserted)
-            self._now[asserted] = _assert_where(self._graph, asserted, side.marker)
+            self._now[asserted] = assert_where(self._graph, asserted, side.marker)
 
     def apply(self, side: _Side) -> None:
         graph, body = self._graph, {*side.body, *side.moved}
         holds = side.marker
         nothing = Nothing(self._program, side.marker, [*side.body, *side.moved])
         with graph.inserting_after(side.marker):
-            missed = _insert(graph, aten.logical_not.default, side.marker, like=side.marker)
+            missed = insert(graph, aten.logical_not.default, side.marker, like=side.marker)
         self._keep_something(nothing, missed)
         for node in side.body:  # what it writes it writes where it is taken
             for written in nothing.list_written(node):
                 if find_root(written) not in body:
                     with graph.inserting_before(node):
-                        old = _insert(graph, aten.clone.default, written, like=node)
+                        old = insert(graph, aten.clone.default, written, like=node)
                     with graph.inserting_after(node):
-                        chosen = _insert(graph, aten.where.self, holds, written, old, like=node)
+                        chosen = insert(graph, aten.where.self, holds, written, old, like=node)
                     with graph.inserting_after(chosen):
-                        _insert(graph, aten.copy_.default, written, chosen, like=node)
+                        insert(graph, aten.copy_.default, written, chosen, like=node)
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
         def take(value: torch.fx.Node) -> torch.fx.Node:
@@ -415,7 +341,7 @@ class _Chooser:
         for value, other in side.phis.items():
             end = copies.get(other) or self._current(other)
             with graph.inserting_after(end) if value in side.moved else graph.inserting_before(side.behind):
-                chosen[value] = _insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
+                chosen[value] = insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
         order = {node: place for place, node in enumerate(graph.nodes)}
         for value, choice in chosen.items():
             now = self._current(value)
@@ -425,12 +351,12 @@ class _Chooser:
     def _copy_asserts(self, side: _Side, copies: dict, take: Callable[[torch.fx.Node], torch.fx.Node], taken: torch.fx.Node) -> None:
         """What is asserted on the other side."""
         def copy(node: torch.fx.Node) -> torch.fx.Node:
-            if node not in copies and _is_asserted(node):
+            if node not in copies and is_asserted(node):
                 copies[node] = self._graph.node_copy(node, copy)
             return take(node)
         with self._graph.inserting_before(side.behind):
             for node in side.others_asserted:
-                _assert_where(self._graph, self._graph.node_copy(node, copy), taken)
+                assert_where(self._graph, self._graph.node_copy(node, copy), taken)
 
     def _keep_something(self, nothing: Nothing, missed: torch.fx.Node) -> None:
         """Where a side is not taken, and its mask chooses nothing, it sees the mask's first element."""
@@ -439,15 +365,15 @@ class _Chooser:
             return
         graph, shape = self._graph, list(mask.meta["val"].shape)
         with graph.inserting_after(missed):
-            places = _insert(graph, aten.arange.default, mask.meta["val"].numel(), device=torch.device("cpu"), like=marker)
+            places = insert(graph, aten.arange.default, mask.meta["val"].numel(), device=torch.device("cpu"), like=marker)
         with graph.inserting_after(places):
-            is_first = _insert(graph, aten.eq.Scalar, places, 0, like=marker)
+            is_first = insert(graph, aten.eq.Scalar, places, 0, like=marker)
         with graph.inserting_after(is_first):
-            shaped = _insert(graph, aten.reshape.default, is_first, shape, like=marker)
+            shaped = insert(graph, aten.reshape.default, is_first, shape, like=marker)
         with graph.inserting_after(shaped):
-            wanted = _insert(graph, aten.logical_and.default, shaped, missed, like=marker)
+            wanted = insert(graph, aten.logical_and.default, shaped, missed, like=marker)
         with graph.inserting_after(wanted):
-            other = _insert(graph, aten.logical_or.default, mask, wanted, like=marker)
+            other = insert(graph, aten.logical_or.default, mask, wanted, like=marker)
         copies = {node: other for node in nothing.list_equal(mask)}
         last = other
 
@@ -558,9 +484,9 @@ def finish_sides(program: torch.export.ExportedProgram, one_sided: Sequence[int]
     for node in [node for node in graph.nodes if node.target is _BRANCH]:
         if node.args[1] in one_sided:
             with graph.inserting_before(output):
-                zero = _insert(graph, aten.where.Scalar, node, 0.0, float("nan"), like=node)
-                zero = _insert(graph, aten.to.dtype, zero, loss.meta["val"].dtype, like=node)
-                checked = _insert(graph, aten.add.Tensor, loss, zero, like=node)
+                zero = insert(graph, aten.where.Scalar, node, 0.0, float("nan"), like=node)
+                zero = insert(graph, aten.to.dtype, zero, loss.meta["val"].dtype, like=node)
+                checked = insert(graph, aten.add.Tensor, loss, zero, like=node)
             output.replace_input_with(loss, checked)
             for spec in program.graph_signature.output_specs:
                 if spec.arg.name == loss.name:

@@ -9,10 +9,10 @@ import torch
 
 from ...errors import Refused
 
-__all__ = ["MOST_ROWS", "MOST_TURNED", "check_size", "eye", "t"]
+__all__ = ["MOST_IN_BLOCKS", "MOST_ROWS", "MOST_TURNED", "check_size", "eye", "t"]
 
-#: Of what is written out by rows, and of what turns by rotations.
-MOST_ROWS, MOST_TURNED = 160, 40
+#: Of what is written out by blocks of rows, by rows, and of what turns by rotations.
+MOST_IN_BLOCKS, MOST_ROWS, MOST_TURNED = 512, 160, 40
 
 
 def check_size(x: torch.Tensor, most: int, what: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from ... import gradients
-from .matrices import MOST_ROWS, check_size, eye, t
+from .matrices import MOST_IN_BLOCKS, check_size, eye, t
 
 __all__ = ["cholesky", "cholesky_inverse", "cholesky_solve", "solve_triangular", "solve_upper", "triangular_solve"]
 
@@ -73,7 +73,7 @@ def solve_upper(up: torch.Tensor, right: torch.Tensor, unit: bool) -> torch.Tens
 def solve_triangular(a, b, *, upper, left=True, unitriangular=False):
     if not left:
         return t(solve_triangular(t(a), t(b), upper=not upper, unitriangular=unitriangular))
-    check_size(a, MOST_ROWS, "a triangular solve")
+    check_size(a, MOST_IN_BLOCKS, "a triangular solve")
     turn = t if upper else lambda x: x
 
     def run(a, b):
@@ -94,7 +94,6 @@ def solve_triangular(a, b, *, upper, left=True, unitriangular=False):
 # ----------------------------------------------------------------------------------------------------------
 
 def _factor_columns(a: torch.Tensor) -> torch.Tensor:
-    """The upper factor, row by row; a row taken off leaves zeros but for rounding, which the triangle drops."""
     rows = []
     for k in range(a.shape[-1]):
         row = a.narrow(-2, k, 1)
@@ -102,14 +101,21 @@ def _factor_columns(a: torch.Tensor) -> torch.Tensor:
         rows.append(row)
         if k + 1 < a.shape[-1]:
             a = torch.addcmul(a, t(row), row, value=-1)
-    return torch.cat(rows, -2).triu()
+    return torch.cat(rows, -2)
+
+
+#: The upper factor, row by row, in a loop of the program; a row taken off leaves zeros but for rounding, which the triangle drops.
+_library = torch.library.Library("memopt", "FRAGMENT")
+_library.define("cholesky_rows(Tensor a) -> Tensor")
+_library.impl("cholesky_rows", _factor_columns, "CompositeExplicitAutograd")
+torch.library.register_fake("memopt::cholesky_rows", lambda a: torch.empty_like(a, memory_format=torch.contiguous_format), lib=_library)
 
 
 def _factor(a: torch.Tensor) -> torch.Tensor:
     """The lower factor of a symmetric matrix."""
     n = a.shape[-1]
     if n <= _MOST_WHOLE:
-        return t(_factor_columns(a))
+        return t(torch.ops.memopt.cholesky_rows(a).triu())
     half = n // 2
     first = _factor(a[..., :half, :half])
     across = t(_solve_lower(first, invert_lower(first, False), a[..., :half, half:]))
@@ -118,7 +124,7 @@ def _factor(a: torch.Tensor) -> torch.Tensor:
 
 def cholesky(a, upper=False):
     """A matrix that is not positive definite gives NaN, and so no finite loss."""
-    check_size(a, MOST_ROWS, "the Cholesky decomposition")
+    check_size(a, MOST_IN_BLOCKS, "the Cholesky decomposition")
 
     def run(a):
         return _factor(a.tril() + t(a.tril(-1)))
@@ -136,7 +142,7 @@ def cholesky(a, upper=False):
 
 def cholesky_solve(b, low, upper=False):
     low = t(low) if upper else low
-    check_size(low, MOST_ROWS, "a solve")
+    check_size(low, MOST_IN_BLOCKS, "a solve")
 
     def solve(low, inverse, b):
         return _solve_lower(t(low), t(inverse), _solve_lower(low, inverse, b))

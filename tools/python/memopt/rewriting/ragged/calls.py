@@ -16,9 +16,9 @@ from ..sizes import FEWEST
 from . import choosing, layers, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
-from .values import Count, NotRagged, is_ragged
+from .values import Count, NotRagged, Ragged, is_ragged
 
-__all__ = ["RULES", "call"]
+__all__ = ["RULES", "call", "widen_parts"]
 
 #: By the operator's name.
 _OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **shapes.RULES, **layers.RULES}
@@ -40,6 +40,36 @@ def _calculate(target, arguments):
     if isinstance(a, Count) and isinstance(b, int) and a.factor > 0:
         result.is_assumed = target is operator.ge and b <= a.offset + FEWEST * a.factor or target is operator.le and b >= a.bound
     return result
+
+
+#: What treats each row by itself, so that equal rows stay equal.
+_BY_ROW = {*layers.RULES} - {"dropout", "native_dropout", "feature_dropout", "bernoulli", "cosine_similarity", "pairwise_distance",
+                             "broadcast_tensors", "matmul", "mm", "bmm", "mv", "dot", "addmm"}
+
+
+_MOVES = {"unsqueeze", "view", "reshape", "flatten"}  # by sizes that are known
+
+
+def _is_by_row(target: Any, leaves: list, rows: list[Ragged]) -> bool:
+    if target is operator.getitem:
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    if target._schema.is_mutable and len({row.key for row in rows}) > 1:
+        return False
+    name = target._schema.name.removeprefix("aten::")
+    return torch.Tag.pointwise in target.tags or name in _BY_ROW or name in _MOVES and not any(isinstance(leaf, Count) for leaf in leaves)
+
+
+def widen_parts(target: Any, leaves: list) -> None:
+    """Rows that stand for more become all of them, but for operators that treat each by itself."""
+    rows = [leaf for leaf in leaves if isinstance(leaf, Ragged)]
+    if any(row.part is not None for row in rows) and not _is_by_row(target, leaves, rows):
+        is_written = isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+        for row in rows:
+            if row.part is not None:
+                row.widen()
+                row.full = row.full.clone() if is_written else row.full
 
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .coordinates import take_in_place
 from .values import (NotRagged, Ragged, align, align_all, compact, fill_rows, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim)
 
 __all__ = ["MAKERS", "RULES", "find_places", "is_mask", "replace_known_masks"]
@@ -63,7 +64,8 @@ def find_places(engine: Any, condition: Any) -> list:
     for size in mask.shape:
         below //= max(size, 1)
         place = flat if below == 1 else torch.div(flat, below, rounding_mode="floor")
-        found.append(Ragged(place % size if size * below != mask.numel() else place, 0, valid, key))
+        place = place % size if size * below != mask.numel() else place
+        found.append(Ragged(place, 0, valid, key, shape=mask.shape, axis=len(found)))
     return found
 
 
@@ -71,7 +73,8 @@ def _nonzero(engine, target, arguments, keywords):
     places = find_places(engine, arguments[0])
     if not is_ragged(places[0]):
         return torch.stack(places, 1)
-    return places[0].with_full(torch.stack([place.full for place in places], 1), 0)
+    first = places[0]
+    return Ragged(torch.stack([place.full for place in places], 1), 0, first.valid, first.key, shape=first.shape)
 
 
 def _masked_select(engine, target, arguments, keywords):
@@ -122,6 +125,9 @@ def _index(engine, target, arguments, keywords):
             rank = max(indices[dim].dim() for dim in dims)
             moved = x.dim if x.dim < dims[0] else x.dim - len(dims) + rank
             return x.with_full(target(x.full, list(indices)), moved)
+    in_place = take_in_place(x, dims, [indices[dim] for dim in dims])
+    if in_place is not None:
+        return in_place
     indices = align_all(engine, list(indices))
     first = next((index for index in indices if isinstance(index, Ragged)), None)
     if first is None:
@@ -150,6 +156,9 @@ def _take(engine, target, arguments, keywords):
             return x.with_full(target(x.full, dim, index))
         if not isinstance(index, Ragged):
             return target(x, dim, index)
+        in_place = take_in_place(x, [dim], [index])
+        if in_place is not None:
+            return in_place
         full = target(x, dim, index.full)
         return index.with_full(fill_rows(full, dim, index.valid), dim)
     if isinstance(x, Ragged) and isinstance(index, Ragged):

@@ -25,7 +25,7 @@ def _squeeze(engine, target, arguments, keywords):
     rank = x.full.dim()
     dims = list_dims(rest[0], rank) if rest else list(range(rank))
     dims = [dim for dim in dims if dim != x.dim and x.full.shape[dim] == 1]
-    return x.with_full(x.full.squeeze(dims), x.dim - sum(dim < x.dim for dim in dims))
+    return x.of_axis(x.full.squeeze(dims), x.dim - sum(dim < x.dim for dim in dims))
 
 
 def _select(engine, target, arguments, keywords):
@@ -37,7 +37,7 @@ def _select(engine, target, arguments, keywords):
         engine.expect(x.count() > (index if index >= 0 else -1 - index), f"a mask chooses too few rows for the index {index}", x)
         place = torch.full((1,), index, dtype=torch.int64) if index >= 0 else (x.count() + index).clamp(min=0).reshape(1)
         return compact(x).index_select(dim, place).squeeze(dim)
-    return x.with_full(target(x.full, dim, index), x.dim - (dim < x.dim))
+    return x.of_axis(target(x.full, dim, index), x.dim - (dim < x.dim), index)
 
 
 def _slice(engine, target, arguments, keywords):
@@ -106,7 +106,7 @@ def _reshape(engine, x: Ragged, sizes: list[int]) -> Ragged:
         before *= size
     for dim, size in enumerate(full.shape):
         if after == before and size == x.bound:
-            return x.with_full(full, dim)
+            return x.of_axis(full, dim)
         if after == before and size != 1 and size % x.bound == 0:  # rows with what lies behind them
             valid = x.valid[:, None].expand(x.bound, size // x.bound).reshape(-1)
             return Ragged(full, dim, valid, engine.intern("flat", x.key, size // x.bound))
@@ -142,6 +142,17 @@ def _expand(engine, target, arguments, keywords):
     dim = next(place for place, size in enumerate(sizes) if isinstance(size, Count))
     count = sizes[dim]
     return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
+
+
+def _expand_as(engine, target, arguments, keywords):
+    x, like = arguments
+    if isinstance(x, Ragged) and isinstance(like, Ragged):
+        x = align(engine, x, like)
+        if x.full.dim() - x.dim == like.full.dim() - like.dim:
+            return x.with_full(x.full.expand_as(like.full), like.dim)
+    elif isinstance(like, Ragged) and (behind := like.full.dim() - like.dim) and (x.dim() < behind or x.shape[x.dim() - behind] == 1):
+        return like.with_full(x.expand_as(like.full))
+    raise NotRagged("beside what has other rows")
 
 
 def _pad(engine, target, arguments, keywords):
@@ -184,7 +195,9 @@ def _pieces(engine, target, arguments, keywords):
     if dim == x.dim:
         raise NotRagged("piece by piece")
     pieces = target(*plain_all(arguments), **keywords)
-    return [x.with_full(piece, x.dim - (name == "unbind" and dim < x.dim)) for piece in pieces]
+    if name == "unbind":
+        return [x.of_axis(piece, x.dim - (dim < x.dim), axis) for axis, piece in enumerate(pieces)]
+    return [x.with_full(piece, x.dim) for piece in pieces]
 
 
 def _create(engine, target, arguments, keywords):
@@ -226,7 +239,7 @@ RULES = {
     "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
-    "expand": _expand, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
+    "expand": _expand, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
                      "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),

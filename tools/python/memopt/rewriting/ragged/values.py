@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Count", "NotRagged", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
+__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
            "list_dims", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
@@ -18,19 +18,52 @@ class NotRagged(Exception):
     """An operator has no meaning here; what it is that it lacks."""
 
 
+class Part(NamedTuple):
+    """What rows are a part of: those of a mask of this shape, of which they vary along some axes alone."""
+
+    key: Any
+    valid: torch.Tensor
+    shape: torch.Size
+    axes: tuple[int, ...]
+
+
 class Ragged:
     """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`. Each `alike` entries in
-    a row count together, as where a mask of rows was expanded over their elements."""
+    a row count together, as where a mask of rows was expanded over their elements. The coordinates of a mask's elements know its
+    `shape`, and their `axis` where they are those along one. A `part` stands for more rows, which are equal along other axes."""
 
-    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1):
+    def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1,
+                 shape: torch.Size | None = None, axis: int | None = None, part: Part | None = None):
         self.full, self.dim, self.valid, self.key, self.alike = full, dim, valid, key, alike
+        self.shape, self.axis, self.part = shape, axis, part
 
     @property
     def bound(self) -> int:
         return self.full.shape[self.dim]
 
     def with_full(self, full: torch.Tensor, dim: int | None = None) -> Ragged:
-        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike)
+        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike, part=self.part)
+
+    def widen(self) -> None:
+        """All rows, where these are a part."""
+        if self.part is None:
+            return
+        self.key, self.valid, shape, axes = self.part
+        full = self.full.unflatten(self.dim, [shape[axis] for axis in axes])
+        for axis in range(len(shape)):
+            full = full if axis in axes else full.unsqueeze(self.dim + axis)
+        behind = full.shape[self.dim + len(shape):]
+        self.full = full.expand(*full.shape[:self.dim], *shape, *behind).flatten(self.dim, self.dim + len(shape) - 1)
+        self.part = None
+
+    def of_axis(self, full: torch.Tensor, dim: int, axis: int = 0) -> Ragged:
+        """Elements of these; of all coordinates that are rows of them, those along one axis."""
+        rows = self.with_full(full, dim)
+        if self.shape is not None and full.dim() == 1:
+            rows.shape = self.shape
+            rows.axis = self.axis if self.axis is not None else axis % len(self.shape) if self.full.numel() == full.numel() * len(
+                self.shape) else None
+        return rows
 
     def spread(self, rank: int | None = None, dim: int | None = None) -> torch.Tensor:
         """`valid`, to be broadcast with the tensor."""
@@ -70,14 +103,39 @@ def spread_over(valid: torch.Tensor, rank: int, dim: int) -> torch.Tensor:
     return valid.reshape([-1 if place == dim else 1 for place in range(rank)])
 
 
-def fill_rows(full: torch.Tensor, dim: int, valid: torch.Tensor) -> torch.Tensor:
-    """Rows that do not count become the first that does; where none does, ones of floating-point numbers and zeros of others."""
-    spread = spread_over(valid, full.dim(), dim)
-    if not full.is_floating_point():
-        return torch.where(spread, full, torch.zeros((), dtype=full.dtype))
-    first = valid.to(torch.int64).argmax().reshape(1)
-    row = torch.where(valid.any(), full.index_select(dim, first), torch.ones((), dtype=full.dtype))
+def _lend_row(full: torch.Tensor, counts: torch.Tensor, dim: int) -> torch.Tensor:
+    spread = spread_over(counts, full.dim(), dim)
+    first = counts.to(torch.int64).argmax().reshape(1)
+    row = torch.where(counts.any(), full.index_select(dim, first), torch.ones((), dtype=full.dtype))
     return torch.where(spread, full, row)
+
+
+#: Floating-point rows that do not count become one that does, or ones where none does; which one makes no difference, so that a part
+#: of a batch may take another.
+_library = torch.library.Library("memopt", "FRAGMENT")
+_library.define("fill_rows(Tensor x, Tensor counts, int dim) -> Tensor")
+_library.impl("fill_rows", _lend_row, "CompositeExplicitAutograd")
+torch.library.register_fake("memopt::fill_rows", lambda x, counts, dim: torch.empty_like(x, memory_format=torch.contiguous_format),
+                            lib=_library)
+
+
+def _leave_out(ctx: Any, gradient: torch.Tensor) -> tuple:
+    return torch.where(spread_over(ctx.saved_tensors[0], gradient.dim(), ctx.dim), gradient, torch.zeros_like(gradient)), None, None
+
+
+def _keep_counts(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+    ctx.dim = inputs[2]
+    ctx.save_for_backward(inputs[1])
+
+
+torch.library.register_autograd("memopt::fill_rows", _leave_out, setup_context=_keep_counts, lib=_library)
+
+
+def fill_rows(full: torch.Tensor, dim: int, valid: torch.Tensor) -> torch.Tensor:
+    """Rows that do not count become such that all functions of the others are defined on them."""
+    if full.is_floating_point():
+        return torch.ops.memopt.fill_rows(full, valid, dim)
+    return torch.where(spread_over(valid, full.dim(), dim), full, torch.zeros((), dtype=full.dtype))
 
 
 def rank_of(value: Any) -> int:
@@ -138,5 +196,9 @@ def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
 
 
 def align_all(engine: Any, values: list) -> list:
-    first = next((value for value in values if isinstance(value, Ragged)), None)
+    rows = [value for value in values if isinstance(value, Ragged)]
+    if len({value.key for value in rows}) > 1:
+        for value in rows:
+            value.widen()
+    first = rows[0] if rows else None
     return values if first is None else [align(engine, value, first) if isinstance(value, Ragged) else value for value in values]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from .choosing import find_places, is_mask, replace_known_masks
+from .coordinates import add_in_place, put_in_place
 from .layers import pointwise
 from .values import NotRagged, Ragged, align, align_all, compact, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
 
@@ -73,6 +74,9 @@ def _write_mask(engine, x, mask, at, values, accumulate):
 def _write_rows(engine, x, indices, values, accumulate):
     if any(index is None for index in indices):
         raise NotRagged("along dimensions behind the first")
+    in_place = put_in_place(x, indices, values, accumulate)
+    if in_place is not None:
+        return in_place
     rows = [*indices, values]
     rows = align_all(engine, rows)
     first = find_rows(rows)
@@ -106,6 +110,10 @@ def _scatter(engine, target, arguments, keywords):
     name = target._schema.name.removeprefix("aten::").removesuffix("_")
     dim = wrap_dim(dim, x.dim())
     index, source = align_all(engine, [index, source])
+    if name == "index_add" and isinstance(index, Ragged) and isinstance(source, Ragged) and not rest and not keywords:
+        in_place = add_in_place(x, dim, index, source)
+        if in_place is not None:
+            return x.copy_(in_place) if target._schema.name.endswith("_") else in_place
     first = find_rows([index, source])
     size = x.shape[dim]
     by_row = name.startswith("index_")
