@@ -13,7 +13,7 @@
 #include "memopt/Analysis/FrozenVariable.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 #include "memopt/Dialect/Program.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

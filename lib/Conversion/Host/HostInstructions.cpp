@@ -9,7 +9,7 @@
 #include "memopt/Conversion/Host/HostProgram.h"
 
 #include "memopt/Dialect/ApartOps.h"
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BoundRegion.h"
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

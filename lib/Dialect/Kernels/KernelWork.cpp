@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Dialect/Kernels/ScalarWeights.h"
 #include "memopt/Dialect/Memopt.h"
-#include "memopt/Dialect/ScalarWeights.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

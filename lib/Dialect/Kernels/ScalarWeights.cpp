@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Dialect/ScalarWeights.h"
+#include "memopt/Dialect/Kernels/ScalarWeights.h"
 
 using namespace mlir::memopt;
 

@@ -19,7 +19,7 @@
 
 #include "../Cpu/RuntimeImplementations.h"
 #include "CudnnPlans.h"
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Target/Cpu/MachineProfile.h"
 

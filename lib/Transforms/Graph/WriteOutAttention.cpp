@@ -24,7 +24,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 #include "memopt/Transforms/Passes.h"
 #include "memopt/Transforms/Utils/TensorBuilders.h"

@@ -13,7 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "KernelFusion.h"
-#include "memopt/Dialect/ScalarWeights.h"
+#include "memopt/Dialect/Kernels/ScalarWeights.h"
 #include "memopt/Transforms/Utils/GenericBuilder.h"
 #include "memopt/Transforms/Utils/TokenTiles.h"
 

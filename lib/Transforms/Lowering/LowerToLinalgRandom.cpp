@@ -13,7 +13,7 @@
 
 #include "LowerToLinalg.h"
 
-#include "memopt/Dialect/Philox.h"
+#include "memopt/Dialect/Kernels/Philox.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"

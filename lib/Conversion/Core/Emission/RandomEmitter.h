@@ -10,7 +10,7 @@
 #define MEMOPT_LIB_CONVERSION_CORE_EMISSION_RANDOMEMITTER_H
 
 #include "memopt/Conversion/Core/Emission/NodeEmitter.h"
-#include "memopt/Dialect/Philox.h"
+#include "memopt/Dialect/Kernels/Philox.h"
 
 namespace mlir::memopt {
 

@@ -15,7 +15,7 @@
 
 #include "memopt/Conversion/Core/Schedule/SumOrder.h"
 
-#include "memopt/Dialect/ScalarWeights.h"
+#include "memopt/Dialect/Kernels/ScalarWeights.h"
 
 using namespace mlir;
 using namespace mlir::memopt;

@@ -18,7 +18,7 @@
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONBLOCK_H
 
 #include "BlockBuilder.h"
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 
 namespace mlir::memopt {
 

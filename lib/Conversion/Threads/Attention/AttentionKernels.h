@@ -16,7 +16,7 @@
 #ifndef MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONKERNELS_H
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_ATTENTIONKERNELS_H
 
-#include "memopt/Dialect/AttentionTiles.h"
+#include "memopt/Dialect/Kernels/AttentionTiles.h"
 #include "memopt/Dialect/Memopt.h"
 
 namespace mlir::memopt {

@@ -14,8 +14,8 @@
 #define MEMOPT_LIB_CONVERSION_THREADS_ATTENTION_CALLBLOCK_H
 
 #include "AttentionKernels.h"
+#include "memopt/Dialect/Kernels/Philox.h"
 #include "memopt/Dialect/Memopt.h"
-#include "memopt/Dialect/Philox.h"
 
 namespace mlir::memopt {
 

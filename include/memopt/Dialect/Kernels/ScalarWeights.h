@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_DIALECT_SCALARWEIGHTS_H
-#define MEMOPT_DIALECT_SCALARWEIGHTS_H
+#ifndef MEMOPT_DIALECT_KERNELS_SCALARWEIGHTS_H
+#define MEMOPT_DIALECT_KERNELS_SCALARWEIGHTS_H
 
 #include "memopt/Interfaces/MemoptInterfaces.h"
 
@@ -29,4 +29,4 @@ const ScalarWeights &getScalarWeights(ScalarCost cost);
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_DIALECT_SCALARWEIGHTS_H
+#endif // MEMOPT_DIALECT_KERNELS_SCALARWEIGHTS_H

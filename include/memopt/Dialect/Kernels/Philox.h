@@ -11,8 +11,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_DIALECT_PHILOX_H
-#define MEMOPT_DIALECT_PHILOX_H
+#ifndef MEMOPT_DIALECT_KERNELS_PHILOX_H
+#define MEMOPT_DIALECT_KERNELS_PHILOX_H
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
@@ -39,4 +39,4 @@ std::optional<uint32_t> getDropoutThreshold(double probability);
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_DIALECT_PHILOX_H
+#endif // MEMOPT_DIALECT_KERNELS_PHILOX_H

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_DIALECT_ATTENTIONTILES_H
-#define MEMOPT_DIALECT_ATTENTIONTILES_H
+#ifndef MEMOPT_DIALECT_KERNELS_ATTENTIONTILES_H
+#define MEMOPT_DIALECT_KERNELS_ATTENTIONTILES_H
 
 #include "memopt/Dialect/Memopt.h"
 
@@ -88,4 +88,4 @@ bool fitsAttentionTiles(const AttentionHeads &heads, int64_t sharedBytes);
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_DIALECT_ATTENTIONTILES_H
+#endif // MEMOPT_DIALECT_KERNELS_ATTENTIONTILES_H
