@@ -8,8 +8,8 @@
 
 #include "ActivationCodes.h"
 
-#include "memopt/Dialect/Memopt.h"
 #include "memopt/Dialect/Formula.h"
+#include "memopt/Dialect/Memopt.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

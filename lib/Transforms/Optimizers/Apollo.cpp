@@ -17,8 +17,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Transforms/Optimizers/Update.h"
 #include "memopt/Dialect/Formula.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 

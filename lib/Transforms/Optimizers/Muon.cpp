@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Transforms/Optimizers/Update.h"
 #include "memopt/Dialect/Formula.h"
+#include "memopt/Transforms/Optimizers/Update.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
