@@ -126,12 +126,11 @@ static double getTrafficSeconds(double bytes, const MachineProfile &profile) {
 double MachineProfile::getSeconds(const Work &work) const {
   if (work.workClass == WorkClass::DiskTransfer)
     return callSeconds + work.bytes / diskBandwidth;
-  if (work.workClass == WorkClass::HostKernel && hostMemoryBandwidth > 0)
+  if (work.workClass == WorkClass::HostKernel && hasHost)
     return kernelSeconds + work.bytes / hostMemoryBandwidth;
   if (work.workClass == WorkClass::HostTransfer)
-    return callSeconds + (hostLinkBandwidth > 0
-                              ? work.bytes / hostLinkBandwidth
-                              : getTrafficSeconds(2 * work.bytes, *this)); // read and written
+    return callSeconds + (hasHost ? work.bytes / hostLinkBandwidth
+                                  : getTrafficSeconds(2 * work.bytes, *this)); // read and written
   double traffic = getTrafficSeconds(work.bytes, *this);
   double spared = work.sparedBytes / memoryBandwidth;
   return getStartSeconds(work.workClass, *this) +
@@ -148,8 +147,7 @@ static constexpr int64_t kVersion = 1;
 llvm::json::Object MachineProfile::toJson() const {
   llvm::json::Object rates;
   for (const Rate &rate : kRates)
-    if (this->*rate.field > 0)
-      rates[rate.key] = this->*rate.field;
+    rates[rate.key] = this->*rate.field;
   return llvm::json::Object{{"target", "cpu"},     {"format", kFormat},
                             {"version", kVersion}, {"machine", machine},
                             {"threads", threads},  {"rates", std::move(rates)}};
@@ -252,8 +250,7 @@ DictionaryAttr MachineProfile::toAttribute(MLIRContext *context) const {
   SmallVector<NamedAttribute> attributes{b.getNamedAttr("machine", b.getStringAttr(machine)),
                                          b.getNamedAttr("threads", b.getI64IntegerAttr(threads))};
   for (const Rate &rate : kRates)
-    if (this->*rate.field > 0)
-      attributes.push_back(b.getNamedAttr(rate.key, b.getF64FloatAttr(this->*rate.field)));
+    attributes.push_back(b.getNamedAttr(rate.key, b.getF64FloatAttr(this->*rate.field)));
   return b.getDictionaryAttr(attributes);
 }
 

@@ -208,8 +208,9 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   bool mayWriteOverRows(Attribute) const { return true; }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    return MachineProfile::of(cast<CudaAttr>(self).getProfile(), MachineProfile())
-        .getCostFunction();
+    MachineProfile shipped;
+    shipped.hasHost = true;
+    return MachineProfile::of(cast<CudaAttr>(self).getProfile(), shipped).getCostFunction();
   }
 
 private:

@@ -165,9 +165,7 @@ llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value 
     return makeJsonError("rates", "an object", object->get("rates"));
   device.profile.machine = properties->getString(kDeviceName)->str();
   device.profile.threads = device.getSms();
-  // Of descriptions that do not say: 80 % of what PCIe 4 with 16 lanes moves, and a server's host.
-  device.profile.hostLinkBandwidth = 25.6e9;
-  device.profile.hostMemoryBandwidth = 1e11;
+  device.profile.hasHost = true;
   if (llvm::Error error = device.profile.readRates(*rates))
     return std::move(error);
   return device;

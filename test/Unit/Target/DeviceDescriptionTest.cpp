@@ -170,3 +170,24 @@ TEST(DeviceDescription, ANameThatIsNoneSaysWhichThereAre) {
   ASSERT_FALSE(static_cast<bool>(device));
   EXPECT_EQ(llvm::toString(device.takeError()).find("/nowhere/device.json: "), 0u);
 }
+
+/// The bus is forty times as slow as the device's memory, and the host's memory thirty times.
+TEST(DeviceDescription, HostsAndDisksHaveRatesOfTheirOwn) {
+  auto device = DeviceDescription::find("h100");
+  ASSERT_TRUE(static_cast<bool>(device)) << llvm::toString(device.takeError());
+  auto getSeconds = [&](WorkClass workClass) {
+    Work work;
+    work.workClass = workClass;
+    work.bytes = 1e10;
+    return device->profile.getSeconds(work);
+  };
+  EXPECT_NEAR(getSeconds(WorkClass::HostTransfer), 1e10 / 51.2e9, 1e-3);
+  EXPECT_NEAR(getSeconds(WorkClass::HostKernel), 1e10 / 1e11, 1e-3);
+  EXPECT_NEAR(getSeconds(WorkClass::DiskTransfer), 1e10 / 1.5e9, 1e-3);
+  EXPECT_NEAR(getSeconds(WorkClass::Copy), 1e10 / 3e12, 1e-3);
+  // A processor is its own host: a transfer reads and writes its memory.
+  Work work;
+  work.workClass = WorkClass::HostTransfer;
+  work.bytes = 1e10;
+  EXPECT_NEAR(MachineProfile().getSeconds(work), 2e10 / 2e10, 2e-3);
+}

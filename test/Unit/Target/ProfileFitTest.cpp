@@ -17,7 +17,7 @@ using namespace mlir::memopt;
 /// tiny to large, with more or less traffic for its arithmetic, wide and narrow.
 static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
   std::vector<MeasuredInstruction> measured;
-  for (int workClass = 0; workClass <= static_cast<int>(WorkClass::AttentionBackward); ++workClass)
+  for (int workClass = 0; workClass <= static_cast<int>(WorkClass::HostKernel); ++workClass)
     for (double size = 1e2; size < 1e11; size *= 3)
       for (double intensity : {0.05, 3.0, 300.0}) {
         Work work;
@@ -34,8 +34,15 @@ static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
   return measured;
 }
 
-static MachineProfile makeMachine() {
+/// A device, so that every rate decides about something.
+static MachineProfile makeStart() {
   MachineProfile machine;
+  machine.hasHost = true;
+  return machine;
+}
+
+static MachineProfile makeMachine() {
+  MachineProfile machine = makeStart();
   double factor = 0.3;
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
     machine.*rate.field *= factor += 0.25;
@@ -44,7 +51,7 @@ static MachineProfile makeMachine() {
 
 TEST(ProfileFit, FindsTheRatesOfAMachine) {
   MachineProfile machine = makeMachine();
-  ProfileFit fit = fitProfile(measure(machine), MachineProfile());
+  ProfileFit fit = fitProfile(measure(machine), makeStart());
   EXPECT_LT(fit.typicalError, 0.02);
   EXPECT_NEAR(fit.totalRatio, 1, 0.02);
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
@@ -56,7 +63,7 @@ TEST(ProfileFit, DisturbedInstructionsMoveLittle) {
   std::vector<MeasuredInstruction> measured = measure(machine);
   for (size_t i = 0; i < measured.size(); i += 10)
     measured[i].seconds *= 50;
-  ProfileFit fit = fitProfile(measured, MachineProfile());
+  ProfileFit fit = fitProfile(measured, makeStart());
   EXPECT_LT(fit.typicalError, 0.1);
   EXPECT_NEAR(fit.profile.matmulRate / machine.matmulRate, 1, 0.15);
   EXPECT_NEAR(fit.profile.memoryBandwidth / machine.memoryBandwidth, 1, 0.15);
@@ -80,9 +87,9 @@ TEST(ProfileFit, MeasurementsOfNoTimeAreLeftOut) {
   Work work;
   work.operations = 1e9;
   measured.push_back({work, 0.0});
-  ProfileFit with = fitProfile(measured, MachineProfile());
+  ProfileFit with = fitProfile(measured, makeStart());
   measured.pop_back();
-  ProfileFit without = fitProfile(measured, MachineProfile());
+  ProfileFit without = fitProfile(measured, makeStart());
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
     EXPECT_EQ(with.profile.*rate.field, without.profile.*rate.field) << rate.key.str();
 }

@@ -47,13 +47,14 @@ struct MachineProfile {
   double convertedMatmulSpeed = 0.7;
   double convertedConvolutionSpeed = 0.6;
   double narrowAttentionSpeed = 1;
-  double scoreRate = 2.0e9;        ///< passes over one score of attention a second
-  double kernelRate = 1.0e11;      ///< cheap operations a second of generated code
-  double functionRate = 6.0e9;     ///< exponentials and the like a second of generated code
-  double cacheBandwidth = 8.0e10;  ///< bytes a second of what fits the caches
-  double memoryBandwidth = 2.0e10; ///< bytes a second of what does not
-  /// Between a device and its host, and of the host's own memory. 0: the machine is its own host.
-  double hostLinkBandwidth = 0, hostMemoryBandwidth = 0;
+  double scoreRate = 2.0e9;           ///< passes over one score of attention a second
+  double kernelRate = 1.0e11;         ///< cheap operations a second of generated code
+  double functionRate = 6.0e9;        ///< exponentials and the like a second of generated code
+  double cacheBandwidth = 8.0e10;     ///< bytes a second of what fits the caches
+  double memoryBandwidth = 2.0e10;    ///< bytes a second of what does not
+  bool hasHost = false;               ///< a device; else the machine is its own host
+  double hostLinkBandwidth = 2.56e10; ///< bytes a second between a device and its host, each way
+  double hostMemoryBandwidth = 1e11;  ///< of the host's own memory
   double diskBandwidth = 1.5e9;       ///< bytes a second between the host and a disk
   double cacheBytes = 8e6;            ///< bytes of an instruction that fit the caches
   double kernelSeconds = 1e-6;        ///< to start a kernel
