@@ -331,7 +331,8 @@ void SegmentTiler::finish() {
 
 void SegmentTiler::run(int64_t parts) {
   for (Operation *op : segment.getOps())
-    if (auto loss = dyn_cast<CrossEntropyOp>(op))
+    if (auto loss = dyn_cast<CrossEntropyOp>(op);
+        loss && !segment.isOfTokens(cast<OpResult>(loss.getCount())))
       separateCount(loss);
   separateShapes(segment);
   moveBehind(segment);

@@ -191,10 +191,15 @@ bool TokenSegment::addLoops(Operation *op) {
 // Borders
 //===----------------------------------------------------------------------===//
 
-/// A count of labels follows from them alone.
-static bool isOfTokens(OpResult result) {
+bool TokenSegment::isOfTokens(OpResult result) const {
   auto loss = dyn_cast<CrossEntropyOp>(result.getOwner());
-  return !loss || result != loss.getCount();
+  if (!loss || result != loss.getCount())
+    return true;
+  return llvm::any_of(loss->getOpOperands(), [&](OpOperand &use) {
+    Operation *maker = use.get().getDefiningOp();
+    return use.get() != loss.getLogits() && maker && members.contains(maker) &&
+           !isSameForAll(maker);
+  });
 }
 
 /// Ops that are no members, read what members make, and make what members read.
@@ -265,7 +270,7 @@ llvm::SetVector<Operation *> TokenSegment::findSumsBehind() const {
       if (Operation *maker = use.get().getDefiningOp(); maker && isRead(use)) {
         waits |= late.contains(use.get());
         reads |= grown.contains(maker) && !grown.isSameForAll(maker) &&
-                 isOfTokens(cast<OpResult>(use.get()));
+                 grown.isOfTokens(cast<OpResult>(use.get()));
       }
     if (!isMember && !reads && !waits)
       continue;
@@ -273,7 +278,7 @@ llvm::SetVector<Operation *> TokenSegment::findSumsBehind() const {
       behind.insert(&op);
     for (OpResult result : op.getResults())
       if (!grown.contains(&op) ||
-          (grown.getTokenDims(result) == 0 && !grown.isSameForAll(&op) && isOfTokens(result)))
+          (grown.getTokenDims(result) == 0 && !grown.isSameForAll(&op) && grown.isOfTokens(result)))
         late.insert(result);
   }
   for (size_t number = behind.size(); number-- > 0;) {

@@ -49,6 +49,9 @@ public:
   bool isSameForAll(Operation *op) const {
     return llvm::none_of(op->getOperands(), [&](Value value) { return getTokenDims(value) != 0; });
   }
+  /// Whether a member's result has to wait for tokens. The count of labels has not, but where the
+  /// labels follow from tokens themselves (pseudo-labels).
+  bool isOfTokens(OpResult result) const;
   /// Whether what reads `value` at `use` needs its numbers. A count of labels needs no logits.
   static bool isRead(OpOperand &use);
 

@@ -93,3 +93,23 @@ func.func @labels(%h: tensor<128x64xf32>, %w: tensor<16384x64xf32>, %t: tensor<2
   %dw = memopt.matmul %g, %h {transpose_a} : (tensor<128x16384xf32>, tensor<128x64xf32>) -> tensor<16384x64xf32>
   return %loss, %dw : tensor<f32>, tensor<16384x64xf32>
 }
+
+// -----
+
+// Labels that follow from the logits themselves: their count is known behind the last tile, and the gradient waits for
+// it, so nothing is tiled.
+
+// CHECK-LABEL: func.func @pseudo_labels
+// CHECK-NOT: memopt.tile
+func.func @pseudo_labels(%h: tensor<128x64xf32>, %w: tensor<16384x64xf32>) -> (tensor<f32>, tensor<16384x64xf32>) {
+  %cst = arith.constant dense<1.000000e+00> : tensor<f32>
+  %l = memopt.matmul %h, %w {transpose_b} : (tensor<128x64xf32>, tensor<16384x64xf32>) -> tensor<128x16384xf32>
+  %largest_logit = memopt.reduce %l {dimensions = array<i64: 1>, kind = #memopt.reduce<max>} : (tensor<128x16384xf32>) -> tensor<128xf32>
+  %labels = arith.fptosi %largest_logit : tensor<128xf32> to tensor<128xi64>
+  %total, %count, %largest, %log_sum = memopt.cross_entropy %l, %labels : (tensor<128x16384xf32>, tensor<128xi64>) -> (tensor<f32>, tensor<f32>, tensor<128xf32>, tensor<128xf32>)
+  %loss = arith.divf %total, %count : tensor<f32>
+  %one = arith.divf %cst, %count : tensor<f32>
+  %g = memopt.cross_entropy_backward %l, %labels, %largest, %log_sum, %one : (tensor<128x16384xf32>, tensor<128xi64>, tensor<128xf32>, tensor<128xf32>, tensor<f32>) -> tensor<128x16384xf32>
+  %dw = memopt.matmul %g, %h {transpose_a} : (tensor<128x16384xf32>, tensor<128x64xf32>) -> tensor<16384x64xf32>
+  return %loss, %dw : tensor<f32>, tensor<16384x64xf32>
+}
