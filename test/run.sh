@@ -46,7 +46,7 @@ unit_tests() {
     bad=$(sed -n 's/^ *\([0-9]*\) FAILED TEST.*/\1/p' <<<"$output" | tail -n 1)
     [ "$status" = 0 ] || { grep -vE '^\[ (RUN|      OK) ' <<<"$output"; [ -n "$bad" ] || bad=1; }
     mapfile -t names < <(sed -n 's/^\[  FAILED  \] \([^ ]*\.[^ ]*\)$/  \1/p' <<<"$output")
-    if ((${#names[@]})) && timeout "$test_seconds" "$binary" --gtest_filter="$(tr -d ' ' <<<"$(IFS=:; echo "${names[*]}")")"; then
+    if ((${#names[@]} && ${#names[@]} == bad)) && timeout "$test_seconds" "$binary" --gtest_filter="$(tr -d ' ' <<<"$(IFS=:; echo "${names[*]}")")"; then
       retried+=("$1 $(basename "$binary"):" "${names[@]}")
       good=$((${good:-0} + ${#names[@]})) bad=0 names=()
     fi

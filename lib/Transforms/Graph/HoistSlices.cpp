@@ -62,13 +62,6 @@ public:
   void apply();
 
 private:
-  /// What a walk has found.
-  struct Found {
-    llvm::MapVector<Value, Form> values; ///< what ops in between make
-    llvm::SetVector<Value> ends;         ///< what is cut
-    bool hasProduct = false;
-  };
-
   bool visit(Value value, Form form, bool isBehindProduct);
   bool visitReshape(Operation *op, Form form, bool isBehindProduct);
   bool visitLoops(Operation *op, Form form, bool isBehindProduct);
@@ -84,7 +77,10 @@ private:
   ExtractSliceOp slice;
   unsigned dims;
   SmallVector<int64_t> leading, kept;
-  Found found;
+  llvm::MapVector<Value, Form> values; ///< what ops in between make
+  llvm::SetVector<Value> ends;         ///< what is cut
+  bool hasProduct = false;
+  unsigned depth = 0; ///< ops between the slice and the value that is visited
 };
 } // namespace
 
@@ -93,34 +89,43 @@ private:
 //===----------------------------------------------------------------------===//
 
 bool Slicing::find() {
-  if (!visit(slice.getSource(), Form::Apart, /*isBehindProduct=*/false) || !found.hasProduct)
+  if (!visit(slice.getSource(), Form::Apart, /*isBehindProduct=*/false) || !hasProduct)
     return false;
   int64_t elements = 0;
-  for (Value value : found.ends)
+  for (Value value : ends)
     if (!getSplatConstant(value))
       elements += tensorType(value).getNumElements();
   return 2 * elements < slice.getSourceType().getNumElements();
 }
 
-/// What has other readers is not computed twice. Behind a product the walk ends as soon as it can.
+/// What has other readers is not computed twice. Behind a product the walk ends as soon as it can, and
+/// where a layer and what is done to its result cannot be that long.
 bool Slicing::visit(Value value, Form form, bool isBehindProduct) {
   SmallVector<int64_t> shape = getLeading(form);
   if (tensorType(value).getShape().take_front(shape.size()) != ArrayRef<int64_t>(shape))
     return false;
+  constexpr unsigned mostDepth = 32;
   bool mayEnd = form == Form::Apart;
   Operation *op = value.getDefiningOp();
-  if (op && value.hasOneUse() && !(mayEnd && isBehindProduct)) {
-    Found before = found;
-    bool isReshape = isa<ExpandShapeOp, CollapseShapeOp>(op);
-    if (isReshape ? visitReshape(op, form, isBehindProduct)
-                  : visitLoops(op, form, isBehindProduct)) {
-      found.values[value] = form;
+  if (op && value.hasOneUse() && !(mayEnd && isBehindProduct) && depth < mostDepth) {
+    size_t numValues = values.size(), numEnds = ends.size();
+    bool hadProduct = hasProduct;
+    ++depth;
+    bool isFound = isa<ExpandShapeOp, CollapseShapeOp>(op) ? visitReshape(op, form, isBehindProduct)
+                                                           : visitLoops(op, form, isBehindProduct);
+    --depth;
+    if (isFound) {
+      values[value] = form;
       return true;
     }
-    found = std::move(before);
+    while (values.size() > numValues)
+      values.pop_back();
+    while (ends.size() > numEnds)
+      ends.pop_back();
+    hasProduct = hadProduct;
   }
   if (mayEnd)
-    found.ends.insert(value);
+    ends.insert(value);
   return mayEnd;
 }
 
@@ -168,7 +173,7 @@ bool Slicing::visitLoops(Operation *op, Form form, bool isBehindProduct) {
   if (!isLedBy(ofResult, loops))
     return false;
   bool isProduct = llvm::is_contained(space.kinds, LoopKind::Sum);
-  found.hasProduct |= isProduct;
+  hasProduct |= isProduct;
   for (auto [operand, map] : llvm::zip(op->getOperands(), space.maps)) {
     bool isCut = map && llvm::any_of(loops, [map = map](unsigned loop) {
                    return map.isFunctionOfDim(loop);
@@ -207,7 +212,7 @@ Value Slicing::cut(OpBuilder &builder, Value value) const {
 
 void Slicing::rewrite(OpBuilder &builder, Operation *op, IRMapping &mapping) const {
   Value value = op->getResult(0), operand = mapping.lookupOrDefault(op->getOperand(0));
-  RankedTensorType type = getCutType(value, found.values.lookup(value));
+  RankedTensorType type = getCutType(value, values.lookup(value));
   if (auto expand = dyn_cast<ExpandShapeOp>(op)) {
     mapping.map(value, ExpandShapeOp::create(builder, op->getLoc(), type, operand,
                                              expand.getReassociationIndices()));
@@ -222,13 +227,13 @@ void Slicing::rewrite(OpBuilder &builder, Operation *op, IRMapping &mapping) con
 void Slicing::apply() {
   OpBuilder builder(slice);
   IRMapping mapping;
-  for (Value value : found.ends)
+  for (Value value : ends)
     mapping.map(value, cut(builder, value));
-  for (auto [value, form] : found.values) // operands first
+  for (auto [value, form] : values) // operands first
     rewrite(builder, value.getDefiningOp(), mapping);
   slice.replaceAllUsesWith(mapping.lookup(slice.getSource()));
   slice.erase();
-  for (auto [value, form] : llvm::reverse(found.values))
+  for (auto [value, form] : llvm::reverse(values))
     value.getDefiningOp()->erase();
 }
 

@@ -84,18 +84,14 @@ static Lowered lowerFillRows(FillRowsOp op, ImplicitLocOpBuilder &b) {
   auto dim = static_cast<int64_t>(op.getDim());
   int64_t rows = type.getDimSize(dim);
   Type index = b.getI64Type(), element = type.getElementType();
-  auto number = [&](ImplicitLocOpBuilder &inner, int64_t value) -> Value {
-    return arith::ConstantOp::create(inner, inner.getI64IntegerAttr(value));
-  };
-  Value first =
-      createPlainReduction(b, {rows}, {0}, {readAll(b, op.getCounts())}, {{ReduceKind::Min, index}},
-                           [&](ImplicitLocOpBuilder &inner, ValueRange x) {
-                             Value at = arith::IndexCastOp::create(
-                                 inner, index, linalg::IndexOp::create(inner, 0));
-                             return SmallVector<Value>{
-                                 arith::SelectOp::create(inner, x[0], at, number(inner, rows))};
-                           })
-          .front();
+  Value first = createPlainReduction(
+                    b, {rows}, {0}, {readAll(b, op.getCounts())}, {{ReduceKind::Min, index}},
+                    [&](ImplicitLocOpBuilder &inner, ValueRange x) {
+                      Value at = convertTo(inner, linalg::IndexOp::create(inner, 0), index);
+                      Value none = createIntConstant(inner, index, rows);
+                      return SmallVector<Value>{arith::SelectOp::create(inner, x[0], at, none)};
+                    })
+                    .front();
   return createPointwise(
       b, type.getShape(),
       {readAll(b, op.getInput()), readDims(b, op.getCounts(), type.getRank(), {dim}),
@@ -104,7 +100,7 @@ static Lowered lowerFillRows(FillRowsOp op, ImplicitLocOpBuilder &b) {
         SmallVector<Value> at;
         for (int64_t other = 0; other < type.getRank(); ++other)
           at.push_back(linalg::IndexOp::create(inner, other));
-        Value last = number(inner, rows - 1);
+        Value last = createIntConstant(inner, index, rows - 1);
         at[dim] = convertTo(inner, arith::MinSIOp::create(inner, x[2], last), inner.getIndexType());
         Value lent = tensor::ExtractOp::create(inner, op.getInput(), at);
         Value isThere = arith::CmpIOp::create(inner, arith::CmpIPredicate::sle, x[2], last);

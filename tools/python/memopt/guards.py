@@ -18,7 +18,7 @@ from torch import nn
 
 from .captures import find_reads
 from .hooks import HookWatch
-from .reads import ABSENT, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, observed
+from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, observed
 from .stamps import is_array, stamp
 from .watch import Backoff, Watch
 
@@ -26,9 +26,6 @@ __all__ = ["Change", "Guards", "list_numbers"]
 
 
 _GONE = object()
-
-
-_CONTAINERS = dict, list, tuple
 
 
 class Change:
@@ -313,7 +310,7 @@ class Guards:
         else:
             place = Place(attribute, module, attribute)
         for inner, value in code.expand(place, self._seen):
-            if inner is not place or (id(module), attribute) not in self._written or not isinstance(value, _CONTAINERS):
+            if inner is not place or (id(module), attribute) not in self._written or not isinstance(value, CONTAINERS):
                 self._add(inner, _name(path, inner.path), value)
 
     def _add_absent(self, module: nn.Module, path: str, attribute: str) -> None:
@@ -337,7 +334,7 @@ class Guards:
                 self._tensors.add(place, name, value)
         elif is_array(value) and hasattr(value, "tobytes"):
             self._tensors.add(place, name, value)
-        elif isinstance(value, _CONTAINERS):
+        elif isinstance(value, CONTAINERS):
             self._containers.add(place, name, value)
             if isinstance(value, list) and value and all(map(callable, value)):
                 self._calls.append((value, name, list(value)))  # layers, say

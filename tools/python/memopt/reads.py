@@ -26,12 +26,14 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["ABSENT", "MUTABLE", "Place", "Reads", "is_fixed", "is_iterator", "is_of_user", "is_plain", "observed", "unobserved"]
+__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "is_fixed", "is_iterator", "is_of_user", "is_plain", "observed", "unobserved"]
 
 #: The value of a place that is not there.
 ABSENT = object()
 #: Plain values that may change where they are.
 MUTABLE = list, set, collections.deque
+#: What a forward pass reads in by a key or a number.
+CONTAINERS = dict, list, tuple
 
 _LIBRARIES = tuple({str(pathlib.Path(path).resolve()) for name, path in sysconfig.get_paths().items()
                     if name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -356,7 +358,7 @@ _set_plainly = nn.Module.__setattr__
 
 def _set_attribute(module: nn.Module, name: str, value: Any) -> None:
     observer = _observers.get(threading.get_ident())
-    if observer is not None and isinstance(value, (dict, list, tuple)):
+    if observer is not None and isinstance(value, CONTAINERS):
         observer.written.add((id(module), name))
     elif observer is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
         first = observer.reads.get((id(module), name), value)

@@ -18,6 +18,8 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSwitch.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace mlir::memopt;
 
@@ -202,17 +204,12 @@ static Value classify(OpBuilder &builder, Location location, StringRef function,
   if (!isNaN && !isInf && !isFinite)
     return nullptr;
   Value x = operands[0];
+  ImplicitLocOpBuilder b(location, builder);
+  Formula f{b, x.getType()};
   if (isNaN)
-    return arith::CmpFOp::create(builder, location, arith::CmpFPredicate::UNO, x, x);
-  Type type = x.getType();
-  auto element = cast<FloatType>(getElementTypeOrSelf(type));
-  TypedAttr infinity = FloatAttr::get(element, APFloat::getInf(element.getFloatSemantics()));
-  if (auto vector = dyn_cast<VectorType>(type))
-    infinity = DenseElementsAttr::get(vector, ArrayRef<Attribute>(infinity));
-  Value size = math::AbsFOp::create(builder, location, x);
-  return arith::CmpFOp::create(builder, location,
-                               isInf ? arith::CmpFPredicate::OEQ : arith::CmpFPredicate::OLT, size,
-                               arith::ConstantOp::create(builder, location, infinity));
+    return f.isNaN(x);
+  Value size = f.abs(x), infinity = f.number(std::numeric_limits<double>::infinity());
+  return isInf ? f.equal(size, infinity) : f.less(size, infinity);
 }
 
 Value mlir::memopt::expandMath(OpBuilder &builder, Location location, OperationName name, Type type,
