@@ -211,13 +211,15 @@ Value Slicing::cut(OpBuilder &builder, Value value) const {
 }
 
 void Slicing::rewrite(OpBuilder &builder, Operation *op, IRMapping &mapping) const {
-  Value value = op->getResult(0), operand = mapping.lookupOrDefault(op->getOperand(0));
+  Value value = op->getResult(0);
   RankedTensorType type = getCutType(value, values.lookup(value));
   if (auto expand = dyn_cast<ExpandShapeOp>(op)) {
-    mapping.map(value, ExpandShapeOp::create(builder, op->getLoc(), type, operand,
-                                             expand.getReassociationIndices()));
+    mapping.map(value,
+                ExpandShapeOp::create(builder, op->getLoc(), type, mapping.lookup(expand.getSrc()),
+                                      expand.getReassociationIndices()));
   } else if (auto collapse = dyn_cast<CollapseShapeOp>(op)) {
-    mapping.map(value, CollapseShapeOp::create(builder, op->getLoc(), type, operand,
+    mapping.map(value, CollapseShapeOp::create(builder, op->getLoc(), type,
+                                               mapping.lookup(collapse.getSrc()),
                                                collapse.getReassociationIndices()));
   } else {
     cast<IterationOpInterface>(builder.clone(*op, mapping)).resize(TypeRange(type));
