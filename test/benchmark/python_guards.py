@@ -25,10 +25,10 @@ import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "python"))
-from memopt import watch  # noqa: E402
-from memopt.inputs import OptimizerInputs, OptimizerState  # noqa: E402
-from memopt.prepared import Model  # noqa: E402
-from memopt.tensors import TensorInputs  # noqa: E402
+from memopt.watching import watch  # noqa: E402
+from memopt.steps.inputs import OptimizerInputs, OptimizerState  # noqa: E402
+from memopt.steps.prepared import Model  # noqa: E402
+from memopt.watching.tensors import TensorInputs  # noqa: E402
 
 
 def make_resnet18() -> tuple:

@@ -29,7 +29,7 @@ from tensor_files import read_safetensors
 
 UNIT = 2.0 ** -23
 
-# Rows that are no operators of PyTorch's: what tools/python/memopt/gradients.py writes for a torch.autograd.Function.
+# Rows that are no operators of PyTorch's: what tools/python/memopt/tracing/gradients.py writes for a torch.autograd.Function.
 # Their import is checked by test/Import/operators.test, their gradients by gradient_cases.py.
 ELSEWHERE = {"memopt.custom_gradient.default", "memopt.incoming_gradient.default"}
 

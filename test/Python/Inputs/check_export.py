@@ -5,7 +5,8 @@
 import torch
 from torch import nn
 
-from memopt import export, gradients
+from memopt import export
+from memopt.tracing import gradients
 
 BATCH = {"x": torch.randn(2, 4), "y": torch.randn(2, 4)}
 

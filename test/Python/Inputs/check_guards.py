@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
-import memopt.watch
-from memopt.watch import ABSENT, Watch
+import memopt.watching.watch
+from memopt.watching.watch import ABSENT, Watch
 from training import assert_near, refuses, run_cases
 
 SCALE = 0.5
@@ -439,12 +439,12 @@ def watches():
 
 def slowly():
     """The same where the library does not compare."""
-    load, memopt.watch._load = memopt.watch._load, lambda: None
+    load, memopt.watching.watch._load = memopt.watching.watch._load, lambda: None
     try:
         for case in (attributes, captured_numbers, parameters, differences):
             case()
     finally:
-        memopt.watch._load = load
+        memopt.watching.watch._load = load
 
 
 def cost():

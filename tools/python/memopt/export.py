@@ -39,23 +39,23 @@ import torch
 from torch import nn
 from torch.export.graph_signature import OutputKind
 
-from . import gradients
-from .batches import BatchLayout
-from .checks import carried_checks
-from .draws import decided_draws
+from .batches.layout import BatchLayout
+from .batches.padding import MASK
 from .errors import BadInput, Error, Refused
 from .operators import list_sources
-from .padding import MASK
-from .places import place_of_node
+from .rewriting.checks import carried_checks
 from .rewriting.derivatives import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
 from .rewriting.sides import finish_sides, settle_sides
-from .stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
-from .tracing_errors import find_cause, refuse_tracing_error
-from .words import ProgramWords
+from .tracing import gradients
+from .tracing.draws import decided_draws
+from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
+from .user_code.places import place_of_node
+from .user_code.tracing_errors import find_cause, refuse_tracing_error
+from .user_code.words import ProgramWords
 
 __all__ = ["TrainingStep", "export", "export_program", "find_lines", "save"]
 

@@ -20,9 +20,9 @@ import torch
 
 from . import optim
 from .errors import BadInput, Refused
-from .hooks import HookWatch
 from .runtime import Session
-from .watch import Backoff, Watch
+from .watching.hooks import HookWatch
+from .watching.watch import Backoff, Watch
 
 __all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
            "read_optimizer_state", "unwrap_optimizer", "write_optimizer_state"]

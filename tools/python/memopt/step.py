@@ -21,16 +21,16 @@ import torch
 from torch import nn
 
 from . import internals
-from .batches import explain_sizes
+from .batches.layout import explain_sizes
 from .errors import BadInput, LossNotFinite
 from .optimizers import name_input, read_tensor
 from .plan import Estimate, Frontier, Plan
-from .prepared import Model
-from .programs import EvaluationProgram, TrainingProgram, find_shapes
-from .settings import Settings
-from .step_evaluation import StepEvaluation
-from .step_programs import StepPrograms
-from .step_state import StepState
+from .steps.prepared import Model
+from .steps.programs import EvaluationProgram, TrainingProgram, find_shapes
+from .steps.settings import Settings
+from .steps.step_evaluation import StepEvaluation
+from .steps.step_programs import StepPrograms
+from .steps.step_state import StepState
 
 __all__ = ["Step", "compile", "estimate", "frontier", "make_models"]
 

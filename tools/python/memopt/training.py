@@ -23,10 +23,10 @@ from torch import nn
 
 from .errors import BadInput
 from .plan import Plan
-from .prepared import Model
-from .settings import Settings
 from .step import Step, make_models
-from .workspace import Counter, Request, State, Workspace, check_program_name, describe_shape
+from .steps.prepared import Model
+from .steps.settings import Settings
+from .steps.workspace import Counter, Request, State, Workspace, check_program_name, describe_shape
 
 __all__ = ["Steps", "Training", "compile_steps"]
 

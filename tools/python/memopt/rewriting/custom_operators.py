@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from .. import gradients
 from ..errors import Error, Refused
+from ..tracing import gradients
 
 __all__ = ["call", "has_formula"]
 

@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
-from ..places import _is_hidden, place_of_node
+from ..user_code.places import _is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]

@@ -18,11 +18,11 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
-from ..checks import add_check
 from ..errors import Error, Refused
-from ..places import place_of_node
+from ..user_code.places import place_of_node
 from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
                quantization, ragged, repetitions, statistics)
+from .checks import add_check
 from .known import KnownValues
 
 __all__ = ["Engine", "rewrite_program"]

@@ -17,7 +17,7 @@ import types
 import torch
 from torch.fx.experimental import symbolic_shapes
 
-from ..places import _is_hidden
+from ..user_code.places import _is_hidden
 
 __all__ = ["AskedForInteger", "REPLACED", "replaced_integers"]
 

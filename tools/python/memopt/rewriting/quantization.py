@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .. import gradients
+from ..tracing import gradients
 
 __all__ = ["RULES"]
 

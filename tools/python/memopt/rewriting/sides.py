@@ -28,7 +28,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from ..errors import EndlessLoop
-from ..tracing_errors import find_cause
+from ..user_code.tracing_errors import find_cause
 from .asserted import assert_where, insert, is_asserted, list_asserts_of, list_differing_asserts
 from .nothing_changes import Nothing, find_root
 

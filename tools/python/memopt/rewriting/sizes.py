@@ -15,9 +15,9 @@ import sympy
 import torch
 from torch.fx.experimental import symbolic_shapes
 
-from ..branches import ends_loop, find_frame
 from ..errors import ENDLESS_LOOP, EndlessLoop, Refused
-from ..places import _is_hidden, called_from
+from ..user_code.branches import ends_loop, find_frame
+from ..user_code.places import _is_hidden, called_from
 
 __all__ = ["REPLACED", "Sizes"]
 
@@ -85,7 +85,7 @@ _OPPOSITES = {operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: o
 
 def _take_side(condition: torch.SymBool) -> bool:
     """A branch of the model's own by a number of rows: the side of many rows is traced first, and rewriting/sides.py has both."""
-    from ..checks import check_raising_side, decide_side  # which needs the modules beside this one
+    from .checks import check_raising_side, decide_side  # which needs the modules beside this one
     raising = check_raising_side(condition)
     if raising is not None:
         return raising

@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from ... import gradients
+from ...tracing import gradients
 from .matrices import MOST_ROWS, check_size, eye, t
 
 __all__ = ["det", "inverse", "logdet", "matrix_exp", "slogdet", "solve"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from ... import gradients
+from ...tracing import gradients
 from .matrices import MOST_ROWS, check_size, t
 from .triangular import solve_triangular
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from ... import gradients
 from ...errors import Refused
+from ...tracing import gradients
 from .matrices import MOST_ROWS, check_size, eye, t
 from .triangular import solve_upper
 

@@ -9,8 +9,8 @@ import math
 
 import torch
 
-from ... import gradients
 from ...errors import Refused
+from ...tracing import gradients
 from .matrices import MOST_TURNED, check_size, eye, t
 
 __all__ = ["eigh", "older_svd", "pinv", "svd", "svdvals"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from ... import gradients
+from ...tracing import gradients
 from .matrices import MOST_IN_BLOCKS, check_size, eye, t
 
 __all__ = ["cholesky", "cholesky_inverse", "cholesky_solve", "solve_triangular", "solve_upper", "triangular_solve"]

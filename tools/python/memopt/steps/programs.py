@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
+from ..batches.padding import MASK, Padding
+from ..runtime import Program
+from ..watching.watch import Look
 from .inputs import OptimizerInputs
-from .padding import MASK, Padding
 from .prepared import Archive, Model
-from .runtime import Program
-from .watch import Look
 
 __all__ = ["EvaluationProgram", "Shapes", "TrainingProgram", "describe_shapes", "find_shapes", "list_shapes"]
 

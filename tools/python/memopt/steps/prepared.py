@@ -14,20 +14,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import captures, export
-from .batches import BatchLayout
-from .differences import DrawingSources, find_draws
-from .errors import BadInput
-from .gradients import check_optimizer
-from .guards import Guards, list_numbers
-from .keywords import write_options
-from .optimizers import OptimizerOptions, unwrap_optimizer
-from .packages import find_source_options
-from .padding import Padding, find_padding
-from .reads import observed
-from .tensors import list_tensor_places
-from .tools import run_compiler
-from .words import ProgramWords
+from .. import export
+from ..batches.layout import BatchLayout
+from ..batches.padding import Padding, find_padding
+from ..errors import BadInput
+from ..keywords import write_options
+from ..optimizers import OptimizerOptions, unwrap_optimizer
+from ..packages import find_source_options
+from ..tools import run_compiler
+from ..tracing.gradients import check_optimizer
+from ..user_code.words import ProgramWords
+from ..watching.differences import DrawingSources, find_draws
+from ..watching.guards import Guards, list_numbers
+from ..watching.reads import observed
+from ..watching.tensors import list_tensor_places
+from . import captures
 
 __all__ = ["Archive", "Model"]
 

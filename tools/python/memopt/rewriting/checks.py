@@ -22,12 +22,12 @@ import torch
 from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
-from .branches import find_frame, find_raising_side
-from .errors import ENDLESS_LOOP, EndlessLoop
-from .places import _is_hidden, called_from
-from .rewriting.integers import AskedForInteger
-from .rewriting.numbers import as_truth, is_truth_of_data, narrow, take_slice, write
-from .rewriting.sides import MOST_BRANCHES
+from ..errors import ENDLESS_LOOP, EndlessLoop
+from ..user_code.branches import find_frame, find_raising_side
+from ..user_code.places import _is_hidden, called_from
+from .integers import AskedForInteger
+from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
+from .sides import MOST_BRANCHES
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from .errors import BadInput
-from .optimizers import OptimizerOptions, find_slots, read_optimizer_state, read_tensor, write_tensor
-from .runtime import Session
+from ..errors import BadInput
+from ..optimizers import OptimizerOptions, find_slots, read_optimizer_state, read_tensor, write_tensor
+from ..runtime import Session
 
 __all__ = ["move_state"]
 

@@ -13,8 +13,8 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.overrides import TorchFunctionMode
 
-from . import internals
-from .errors import Refused
+from .. import internals
+from ..errors import Refused
 
 __all__ = ["detached_regions", "has_graphs", "is_real", "keep_stopped_gradients"]
 

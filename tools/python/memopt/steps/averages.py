@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from .optimizers import read_tensor, write_tensor
+from ..optimizers import read_tensor, write_tensor
 from .workspace import State
 
 __all__ = ["Averages", "BufferAverages"]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .errors import UNKNOWN_NUMBER, Refused
+from ..errors import UNKNOWN_NUMBER, Refused
 from .places import find_place, list_frames
 
 __all__ = ["find_cause", "refuse_tracing_error"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .errors import NumbersWarning
+from ..errors import NumbersWarning
 
 __all__ = ["DrawingSources", "find_draws", "warn_of_differences"]
 

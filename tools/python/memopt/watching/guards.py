@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .captures import find_reads
+from ..steps.captures import find_reads
 from .hooks import HookWatch
 from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, observed
 from .stamps import is_array, stamp

@@ -33,12 +33,12 @@ import torch
 from torch import nn
 from torch.export.graph_signature import OutputKind
 
-from . import internals
-from .checks import REPLACED
-from .errors import Error, Refused
-from .places import called_from
-from .reads import unobserved
-from .rewriting import derivatives, integers, layers, observers, sizes
+from .. import internals
+from ..errors import Error, Refused
+from ..rewriting import derivatives, integers, layers, observers, sizes
+from ..rewriting.checks import REPLACED
+from ..user_code.places import called_from
+from ..watching.reads import unobserved
 from .stopped_gradients import is_real
 
 __all__ = ["Refused", "check_module", "check_program", "watched_gradients", "with_formula"]

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .errors import BadInput
-from .keywords import write_budget
-from .packages import Program as Source
-from .packages import build_package, find_device
-from .plan import Plan
+from ..errors import BadInput
+from ..keywords import write_budget
+from ..packages import Program as Source
+from ..packages import build_package, find_device
+from ..plan import Plan
+from ..runtime import Program, Session, find_rank
 from .prepared import Archive
-from .runtime import Program, Session, find_rank
 from .settings import Settings
 
 __all__ = ["Counter", "Request", "State", "Workspace", "describe_shape"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .internals import count_hooks, list_hooks
+from ..internals import count_hooks, list_hooks
 
 __all__ = ["HookWatch"]
 

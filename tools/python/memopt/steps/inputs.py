@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from .errors import BadInput
-from .optimizers import OptimizerOptions, read_tensor
-from .reads import is_fixed
-from .runtime import Session
-from .watch import Backoff, Watch
+from ..errors import BadInput
+from ..optimizers import OptimizerOptions, read_tensor
+from ..runtime import Session
+from ..watching.reads import is_fixed
+from ..watching.watch import Backoff, Watch
 
 __all__ = ["Buffers", "OptimizerInputs", "OptimizerState"]
 

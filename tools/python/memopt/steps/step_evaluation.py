@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from .errors import BadInput
-from .optimizers import read_tensor
-from .padding import Padding
+from ..batches.padding import Padding
+from ..errors import BadInput
+from ..optimizers import read_tensor
 from .prepared import Archive
 from .programs import EvaluationProgram, find_shapes
 from .settings import BUILT_IN

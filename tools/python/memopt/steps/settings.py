@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .errors import BadInput
-from .runtime import find_rank
+from ..errors import BadInput
+from ..runtime import find_rank
 
 __all__ = ["BUILT_IN", "Settings"]
 

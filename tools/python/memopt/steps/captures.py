@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import export
-from .errors import BadInput
-from .reads import Place, Reads, is_of_user
+from .. import export
+from ..errors import BadInput
+from ..watching.reads import Place, Reads, is_of_user
 
 __all__ = ["CapturingStep", "check_all_held", "find_reads", "wrap"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .errors import BadInput
+from ..errors import BadInput
 
 __all__ = ["BatchLayout", "explain_sizes"]
 

@@ -13,20 +13,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..errors import BadInput
+from ..internals import is_autocast_on
+from ..keywords import write_options
+from ..optimizers import as_complex, read_tensor, write_optimizer_state, write_tensor
+from ..watching.differences import warn_of_differences
+from ..watching.tensors import TensorInputs
+from ..watching.watch import Look
 from .averages import Averages, BufferAverages
-from .differences import warn_of_differences
-from .errors import BadInput
 from .inputs import Buffers, OptimizerState
-from .internals import is_autocast_on
-from .keywords import write_options
-from .optimizers import as_complex, read_tensor, write_optimizer_state, write_tensor
 from .prepared import Model
 from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
 from .settings import BUILT_IN, Settings
 from .step_state import is_of_model, write_model
-from .tensors import TensorInputs
 from .transfer import move_state
-from .watch import Look
 from .workspace import Counter, Request, State, Workspace, describe_shape
 
 __all__ = ["StepPrograms"]

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .errors import BadInput
-from .optimizers import as_complex, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
+from ..errors import BadInput
+from ..optimizers import as_complex, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
 from .workspace import State
 
 __all__ = ["StepState", "is_of_model", "write_model"]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import nn
 
-from .errors import Error
+from ..errors import Error
 
 __all__ = ["ProgramWords"]
 

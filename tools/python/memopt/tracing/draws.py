@@ -18,8 +18,8 @@ import operator
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .errors import Refused
-from .places import called_from
+from ..errors import Refused
+from ..user_code.places import called_from
 
 __all__ = ["decided_draws"]
 

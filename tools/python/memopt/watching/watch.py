@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .errors import Error
-from .internals import count_hooks
+from ..errors import Error
+from ..internals import count_hooks
+from ..runtime import Watched, load_are_unchanged
 from .reads import ABSENT
-from .runtime import Watched, load_are_unchanged
 from .stamps import MOST_BYTES
 
 __all__ = ["Backoff", "Look", "Watch"]
