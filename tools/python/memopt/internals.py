@@ -19,6 +19,11 @@ __all__ = ["count_hooks", "has_backward_hooks", "has_gradient_hooks", "has_step_
            "mark_stepped"]
 
 
+def is_real(value: Any) -> bool:
+    """Whether it is a tensor of floating-point numbers."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
 def map_tensors(change: Callable[[torch.Tensor], Any], values: Any) -> Any:
     """The same containers with changed tensors."""
     return torch.utils._pytree.tree_map_only(torch.Tensor, change, values)

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import ENDLESS_LOOP, EndlessLoop
 from ..user_code.branches import find_frame, find_raising_side
-from ..user_code.places import _is_hidden, called_from
+from ..user_code.places import called_from, is_hidden
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .sides import MOST_BRANCHES
@@ -46,7 +46,7 @@ def _choose(original: Callable) -> Callable:
         checks = getattr(_active, "checks", None)
         if checks is not None and isinstance(condition, torch.Tensor):
             return checks.add(condition, message)
-        if checks is not None and is_truth_of_data(condition) and not _is_hidden(sys._getframe(2).f_code.co_filename):
+        if checks is not None and is_truth_of_data(condition) and not is_hidden(sys._getframe(2).f_code.co_filename):
             checks.add(as_truth(condition), message)
         return original(condition, message, *rest)
     return check
@@ -163,11 +163,11 @@ class carried_checks(TorchFunctionMode):
                 self.add(torch.logical_not(args[0]) if raises else args[0], text)
                 return not raises
             frame = find_frame()
-            if frame is not None and not _is_hidden(frame.f_code.co_filename):
+            if frame is not None and not is_hidden(frame.f_code.co_filename):
                 return self.decide(args[0])
         if function in (torch.Tensor.__int__, torch.Tensor.__index__):
             frame = find_frame()
-            if frame is not None and not _is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
+            if frame is not None and not is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
                 raise AskedForInteger(frame)
         if function == torch.Tensor.data.__get__ and not isinstance(args[0], torch.nn.Parameter):
             return args[0].detach()  # PyTorch's trace would take what is written to it for something new

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..errors import Error, Refused
-from ..tracing import gradients
+from .formulas import with_formula
 
 __all__ = ["call", "has_formula"]
 
@@ -52,7 +52,7 @@ def call(target: Any, arguments: tuple, keywords: dict) -> Any:
     setup = definition._setup_context_fn
     keep = None if setup is None else lambda context, inputs, output: setup(ctx=context, inputs=inputs, output=output)
     try:
-        return gradients.with_formula(schema.name, values, run, keep, definition._backward_fn)
+        return with_formula(schema.name, values, run, keep, definition._backward_fn)
     except Error:
         raise
     except Exception as error:

@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
-from ..user_code.places import _is_hidden, place_of_node
+from ..user_code.places import find_caller, is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
@@ -66,10 +66,8 @@ def _differentiate(outputs: list, inputs: list, seeds: list, create_graph: bool)
 
 
 def _called_by_torch() -> bool:
-    frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
-        frame = frame.f_back
-    return frame is None or _is_hidden(frame.f_code.co_filename)
+    frame = find_caller(sys._getframe(2))
+    return frame is None or is_hidden(frame.f_code.co_filename)
 
 
 def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,

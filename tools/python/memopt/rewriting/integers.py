@@ -17,7 +17,7 @@ import types
 import torch
 from torch.fx.experimental import symbolic_shapes
 
-from ..user_code.places import _is_hidden
+from ..user_code.places import find_caller, is_hidden
 
 __all__ = ["AskedForInteger", "REPLACED", "replaced_integers"]
 
@@ -63,10 +63,8 @@ class AskedForInteger(Exception):
 
 def _index(size: torch.SymInt) -> int:
     """`range(size)` asks so, and so do others, which ask again where the module has its own `range`."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
-        frame = frame.f_back
-    if frame is not None and symbolic_shapes.free_unbacked_symbols(size) and not _is_hidden(frame.f_code.co_filename) and "range" not in frame.f_globals \
+    frame = find_caller(sys._getframe(1))
+    if frame is not None and symbolic_shapes.free_unbacked_symbols(size) and not is_hidden(frame.f_code.co_filename) and "range" not in frame.f_globals \
             and "range" in frame.f_code.co_names:
         raise AskedForInteger(frame, "range")
     return _index.original(size)

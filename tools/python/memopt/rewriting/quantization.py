@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..tracing import gradients
+from .formulas import with_formula
 
 __all__ = ["RULES"]
 
@@ -39,7 +39,7 @@ def _fake_quantize(x, scale, zero, low, high, shape=None):
 
     def backward(context, g):
         return torch.where(context.saved_tensors[0], g, torch.zeros((), dtype=g.dtype))
-    return gradients.with_formula("fake_quantize", (x,), lambda x: _levels(x, scale, zero, low, high, rounds_sum)[1], keep, backward)
+    return with_formula("fake_quantize", (x,), lambda x: _levels(x, scale, zero, low, high, rounds_sum)[1], keep, backward)
 
 
 def _by_channel(x, scale, zero, axis, low, high):
@@ -70,7 +70,7 @@ def _learnable(x, scale, zero, low, high, factor=1.0, axis=None):
         by_zero = torch.where(inside, nothing, -spread_scale)
         total = lambda value: (g * value * factor).sum(others).reshape(scale.shape)
         return torch.where(inside, g, nothing), total(by_scale), total(by_zero)
-    return gradients.with_formula("fake_quantize", (x, scale, zero), run, keep, backward)
+    return with_formula("fake_quantize", (x, scale, zero), run, keep, backward)
 
 
 def _rule(function):

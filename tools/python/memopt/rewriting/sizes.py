@@ -17,7 +17,7 @@ from torch.fx.experimental import symbolic_shapes
 
 from ..errors import ENDLESS_LOOP, EndlessLoop, Refused
 from ..user_code.branches import ends_loop, find_frame
-from ..user_code.places import _is_hidden, called_from
+from ..user_code.places import called_from, find_caller, is_hidden
 
 __all__ = ["REPLACED", "Sizes"]
 
@@ -117,10 +117,8 @@ def _decide(condition: torch.SymBool) -> bool:
     """
     if not symbolic_shapes.free_unbacked_symbols(condition):
         return _decide.original(condition)
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(__file__.rpartition("rewriting")[0]):
-        frame = frame.f_back
-    if frame is not None and not _is_hidden(frame.f_code.co_filename):
+    frame = find_caller(sys._getframe(1))
+    if frame is not None and not is_hidden(frame.f_code.co_filename):
         return _take_side(condition)
     if _are_two_counts(condition.node.expr):
         is_equal = isinstance(condition.node.expr, sympy.Eq)

@@ -8,8 +8,7 @@ closure of a loss function, say. They become part of the step, as modules of its
 from __future__ import annotations
 
 import contextlib
-import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,32 +16,10 @@ from torch import nn
 
 from .. import export
 from ..errors import BadInput
-from ..watching.reads import Place, Reads, is_of_user
+from ..watching.reads import Place
+from ..watching.step_reads import find_reads
 
-__all__ = ["CapturingStep", "check_all_held", "find_reads", "wrap"]
-
-
-def find_reads(step: nn.Module) -> Reads:
-    """What the code of a step's model and loss reads."""
-    modules = [module for root in step.children() for module in root.modules()]
-    kinds = {type(module) for module in modules} - {_Captured}
-    loss = getattr(step, "loss", None)
-    functions = [loss] if loss is not None and not isinstance(loss, nn.Module) else []
-    held = [value for module in modules for value in vars(module).values()]
-    kinds |= set(_list_kinds(held, 3))
-    functions += [value for value in held if isinstance(value, types.FunctionType)]
-    return Reads(functions, [kind for kind in kinds if not kind.__module__.startswith("torch.nn.")])
-
-
-def _list_kinds(values: Iterable[Any], levels: int) -> Iterator[type]:
-    """The user's classes of objects that modules have as attributes, and of what is inside of these."""
-    for value in values:
-        if isinstance(value, (list, tuple, dict)) and len(value) <= 64 and levels:
-            yield from _list_kinds(value.values() if isinstance(value, dict) else value, levels - 1)
-        elif is_of_user(type(value)) and not isinstance(value, (nn.Module, torch.Tensor)):
-            yield type(value)
-            if levels:
-                yield from _list_kinds(getattr(value, "__dict__", {}).values(), levels - 1)
+__all__ = ["CapturingStep", "check_all_held", "wrap"]
 
 
 class _Captured(nn.Module):

@@ -27,6 +27,7 @@ from ..user_code.words import ProgramWords
 from ..watching.differences import DrawingSources, find_draws
 from ..watching.guards import Guards, list_numbers
 from ..watching.reads import observed
+from ..watching.step_reads import find_reads
 from ..watching.tensors import list_tensor_places
 from . import captures
 
@@ -66,7 +67,7 @@ class Archive:
 
     def __init__(self, module: nn.Module, example: Mapping[str, torch.Tensor], training: bool, pads: bool = False):
         watch = observed(module.modules())
-        places = list(captures.find_reads(module).list_places())
+        places = list(find_reads(module).list_places())
         before = list_numbers(places)
         sources = DrawingSources([*((place.path, value) for place, value in places), *_list_attributes(module)])
         program = export.export_program(module, example, training, watch)

@@ -8,12 +8,7 @@ where it would have done something else:
 
 - Regions of `torch.no_grad()` are marked by stopped_gradients.py.
 - Of a `torch.autograd.Function` only the forward ops are traced. While `watched_gradients` is entered,
-  `Function.apply` writes the backward formula into the graph as well, between two marks:
-
-      y = ...                                                  what forward computes
-      g = torch.ops.memopt.incoming_gradient(y, 0)
-      d = ...                                                  what backward computes from g
-      z, = torch.ops.memopt.custom_gradient([y], [g], [x], [d])
+  `Function.apply` writes the backward formula into the graph as well (rewriting/formulas.py).
 
 - Hooks, gradients taken inside the step, autocast regions and writes to parameters leave no trace that a compiler
   could follow. They are refused by name (`Refused`).
@@ -26,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -37,55 +31,18 @@ from .. import internals
 from ..errors import Error, Refused
 from ..rewriting import derivatives, integers, layers, observers, sizes
 from ..rewriting.checks import REPLACED
+from ..rewriting.formulas import Context, join, needs_gradient
 from ..user_code.places import called_from
 from ..watching.reads import unobserved
-from .stopped_gradients import is_real
 
-__all__ = ["Refused", "check_module", "check_program", "watched_gradients", "with_formula"]
-
-
-# ----------------------------------------------------------------------------------------------------------
-# Marks in the graph
-# ----------------------------------------------------------------------------------------------------------
-
-_library = torch.library.Library("memopt", "FRAGMENT")
-_library.define("incoming_gradient(Tensor value, int result) -> Tensor")
-_library.define("custom_gradient(Tensor[] values, Tensor[] gradients, Tensor[] inputs, Tensor[] input_gradients) -> Tensor[]")
-_library.impl("incoming_gradient", lambda value, result: torch.zeros_like(value), "CompositeExplicitAutograd")
-_library.impl("custom_gradient", lambda values, gradients, inputs, input_gradients: [value.clone() for value in values],
-              "CompositeExplicitAutograd")
+__all__ = ["Refused", "check_module", "check_program", "watched_gradients"]
 
 
 # ----------------------------------------------------------------------------------------------------------
 # torch.autograd.Function
 # ----------------------------------------------------------------------------------------------------------
 
-class _Context:
-    """What forward, setup_context and backward of a Function see as `ctx`."""
-
-    def __init__(self, name: str, needs_input_grad: tuple):
-        self._name, self.needs_input_grad, self.saved_tensors, self._constant = name, needs_input_grad, (), ()
-
-    def save_for_backward(self, *tensors):
-        self.saved_tensors = tensors
-
-    save_for_forward = save_for_backward
-
-    def mark_non_differentiable(self, *tensors):
-        self._constant = tensors
-
-    def set_materialize_grads(self, value):
-        pass
-
-    def mark_dirty(self, *tensors):
-        raise Refused(f"{self._name} writes over its input (mark_dirty), which is not supported; return a new tensor")
-
-
-def _needs_gradient(value) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _run_backward(function, context: _Context, gradients: list, count: int) -> list:
+def _run_backward(function, context: Context, gradients: list, count: int) -> list:
     """One gradient for each argument of forward, None where there is none."""
     name = function.__qualname__
     formula = function.backward if function.backward is not torch.autograd.Function.backward else function.vjp
@@ -101,61 +58,10 @@ def _run_backward(function, context: _Context, gradients: list, count: int) -> l
     return given[:count]
 
 
-def _fit(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """What autograd does with a gradient that was broadcast, or computed in another type."""
-    if gradient.shape != value.shape:
-        gradient = gradient.sum_to_size(value.shape)
-    return gradient if gradient.dtype == value.dtype else gradient.to(value.dtype)
-
-
-def _join(args: tuple, outputs, context: _Context, formula: Callable[[list], list]):
-    """The outputs, marked with what `formula` gives for gradients of them."""
-    several = isinstance(outputs, (tuple, list))
-    outputs = list(outputs) if several else [outputs]
-    active = [i for i, value in enumerate(outputs)
-              if is_real(value) and not any(value is constant for constant in context._constant)]
-    incoming = [torch.ops.memopt.incoming_gradient(outputs[i], n) for n, i in enumerate(active)]
-    gradients = [None if not isinstance(value, torch.Tensor) else torch.zeros_like(value) for value in outputs]
-    for i, gradient in zip(active, incoming):
-        gradients[i] = gradient
-    pairs = [(value, gradient) for value, gradient in zip(args, formula(gradients)) if _needs_gradient(value) and gradient is not None]
-    inputs = [value for value, _ in pairs]
-    input_gradients = [_fit(gradient, value) for value, gradient in pairs]
-    marked = torch.ops.memopt.custom_gradient([outputs[i] for i in active], incoming, inputs, input_gradients)
-    for i, value in enumerate(outputs):
-        if isinstance(value, torch.Tensor):
-            outputs[i] = marked[active.index(i)] if i in active else value.detach()
-    return tuple(outputs) if several else outputs[0]
-
-
-def with_formula(name: str, args: Sequence, run: Callable, keep: Callable | None, backward: Callable | None):
-    """What `run(*args)` gives, with a gradient of its own: `keep(ctx, args, output)` saves what `backward(ctx, *gradients)` needs,
-    which gives one gradient for each of `args`. Without it, none comes through."""
-    args = tuple(args)
-    context = _Context(name, tuple(_needs_gradient(value) for value in args))
-    with torch.no_grad():
-        outputs = run(*args)
-    if backward is None or not any(context.needs_input_grad):
-        return internals.map_tensors(torch.Tensor.detach, outputs)
-    # What forward made has no history here, but it has a gradient.
-    outputs = internals.map_tensors(torch.Tensor.detach, outputs)
-    if keep is not None:
-        keep(context, args, outputs)
-
-    def formula(gradients: list) -> list:
-        with torch.no_grad():
-            given = backward(context, *gradients)
-        given = list(given) if isinstance(given, (tuple, list)) else [given]
-        if len(given) != len(args):
-            raise Refused(f"the gradient of {name} has {len(given)} parts, expected {len(args)}")
-        return given
-    return _join(args, outputs, context, formula)
-
-
 def _run_checkpoint(run, preserve, *args):
     """Recomputation is the compiler's business. A reentrant checkpoint has no gradients unless an argument has one."""
     outputs = run(*args)
-    if any(_needs_gradient(value) for value in args):
+    if any(needs_gradient(value) for value in args):
         return outputs
     return internals.map_tensors(torch.Tensor.detach, outputs)
 
@@ -168,13 +74,13 @@ def _apply(function, *args, **kwargs):
         return _apply.original.__get__(None, function)(*args, **kwargs)
     if kwargs:
         raise Refused(f"{function.__qualname__} is applied with keywords, which is not supported")
-    context = _Context(function.__qualname__, tuple(_needs_gradient(value) for value in args))
+    context = Context(function.__qualname__, tuple(needs_gradient(value) for value in args))
     if function.setup_context is not torch.autograd.Function.setup_context:
         outputs = function.forward(*args)
         function.setup_context(context, args, outputs)
     else:
         outputs = function.forward(context, *args)
-    return _join(args, outputs, context,
+    return join(args, outputs, context,
                  lambda gradients: _run_backward(function, context, gradients, len(args)))
 
 

@@ -16,11 +16,7 @@ from torch.overrides import TorchFunctionMode
 from .. import internals
 from ..errors import Refused
 
-__all__ = ["detached_regions", "has_graphs", "is_real", "keep_stopped_gradients"]
-
-
-def is_real(value) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+__all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients"]
 
 
 class detached_regions(TorchFunctionMode):
@@ -31,7 +27,7 @@ class detached_regions(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         if torch.is_grad_enabled() or function is torch.Tensor.detach:
             return result
-        is_new = lambda value: is_real(value) and not value.requires_grad and not any(value is other for other in args)
+        is_new = lambda value: internals.is_real(value) and not value.requires_grad and not any(value is other for other in args)
         return internals.map_tensors(lambda value: value.detach() if is_new(value) else value, result) if isinstance(
             result, (torch.Tensor, tuple, list)) else result
 
@@ -141,7 +137,7 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
 
 
 def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:
-    if not is_real(value.meta.get("val")):
+    if not internals.is_real(value.meta.get("val")):
         return value
     node = graph.call_function(torch.ops.aten.detach.default, (value,))
     node.meta = dict(value.meta)

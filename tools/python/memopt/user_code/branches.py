@@ -17,6 +17,8 @@ import dis
 import sys
 import types
 
+from .places import is_own
+
 __all__ = ["ends_loop", "find_frame", "find_raising_side"]
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE")
@@ -107,8 +109,7 @@ def _describe(code: _Code, places: list[int], frame: types.FrameType) -> str:
 def find_frame() -> types.FrameType | None:
     """The frame that asks for a truth value, behind what listens to it."""
     frame = sys._getframe(1)
-    own = __file__.rpartition("branches")[0]
-    while frame is not None and (frame.f_code.co_name == "__torch_function__" or frame.f_code.co_filename.startswith(own)):
+    while frame is not None and (frame.f_code.co_name == "__torch_function__" or is_own(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
 

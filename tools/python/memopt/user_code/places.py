@@ -10,25 +10,40 @@ such a place. Where a library of models was called from there, its own line is t
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import torch
 
-__all__ = ["called_from", "find_place", "place_of_error", "place_of_node"]
+__all__ = ["called_from", "find_caller", "find_place", "is_hidden", "is_own", "list_frames", "place_of_error", "place_of_node"]
 
 Frame = tuple[str, int]
 
-_HIDDEN = tuple(os.path.dirname(os.path.realpath(path)) + os.sep for path in (torch.__file__, __file__))
+_OWN = str(pathlib.Path(__file__).parents[1]) + os.sep
+_HIDDEN = tuple(os.path.join(os.path.realpath(path), "") for path in (os.path.dirname(torch.__file__), _OWN))
 _STANDARD = tuple(os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib"))
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
-def _is_hidden(file: str) -> bool:
+def is_own(file: str) -> bool:
+    """Whether it is a file of this package."""
+    return file.startswith(_OWN)
+
+
+def find_caller(frame: FrameType | None) -> FrameType | None:
+    """The first frame, from the innermost on, that is not of this package."""
+    while frame is not None and is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def is_hidden(file: str) -> bool:
+    """Whether it is a file of this package, of PyTorch or of Python: none that a message would name."""
     path = os.path.realpath(file)
     is_standard = path.startswith(_STANDARD) and not _INSTALLED.search(path)
     return file.startswith(("<eval_with_key>", "<frozen", "<string>")) or path.startswith(_HIDDEN) or is_standard
@@ -41,7 +56,7 @@ def _write(frame: Frame) -> str:
 def find_place(frames: Iterable[Frame]) -> str | None:
     """Of frames, the outermost first, the user's innermost line: "model.py:12", or "model.py:12 (through
     torchvision/ops/giou_loss.py:50)"."""
-    shown = [frame for frame in frames if not _is_hidden(frame[0])]
+    shown = [frame for frame in frames if not is_hidden(frame[0])]
     if not shown:
         return None
     own = next((frame for frame in reversed(shown) if not _INSTALLED.search(frame[0])), None)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..errors import NumbersWarning
+from ..user_code.places import is_own
 
 __all__ = ["DrawingSources", "find_draws", "warn_of_differences"]
 
@@ -107,7 +108,6 @@ def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: S
 def _count_own_frames() -> int:
     """The level of the user's frame, as seen by the caller."""
     frame, count = sys._getframe(1), 0
-    own = __file__.rpartition("/")[0]
-    while frame is not None and frame.f_code.co_filename.startswith(own):
+    while frame is not None and is_own(frame.f_code.co_filename):
         frame, count = frame.f_back, count + 1
     return count + 1

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..steps.captures import find_reads
 from .hooks import HookWatch
 from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, observed
 from .stamps import is_array, stamp
+from .step_reads import find_reads
 from .watch import Backoff, Watch
 
 __all__ = ["Change", "Guards", "list_numbers"]

@@ -37,7 +37,7 @@ CONTAINERS = dict, list, tuple
 
 _LIBRARIES = tuple({str(pathlib.Path(path).resolve()) for name, path in sysconfig.get_paths().items()
                     if name in ("stdlib", "platstdlib", "purelib", "platlib")}
-                   | {str(pathlib.Path(torch.__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parent)})
+                   | {str(pathlib.Path(torch.__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1])})
 _NUMBERS = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device)
 _MOST_ENTRIES, _MOST_LEVELS, _LONGEST_KEY = 1024, 4, 64
 

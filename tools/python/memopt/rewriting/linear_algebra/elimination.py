@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from ...tracing import gradients
+from ..formulas import with_formula
 from .matrices import MOST_ROWS, check_size, eye, t
 
 __all__ = ["det", "inverse", "logdet", "matrix_exp", "slogdet", "solve"]
@@ -50,7 +50,7 @@ def _save_output(context, _, output):
 
 def inverse(a):
     check_size(a, MOST_ROWS, "the inverse")
-    return gradients.with_formula("linalg.inv", (a,), lambda a: _eliminate(a)[0], _save_output, _to_inverse)
+    return with_formula("linalg.inv", (a,), lambda a: _eliminate(a)[0], _save_output, _to_inverse)
 
 
 def solve(a, b, left=True):
@@ -73,7 +73,7 @@ def solve(a, b, left=True):
         x, found = context.saved_tensors
         to_b = t(found) @ g
         return -(to_b @ t(x)), to_b
-    x, _ = gradients.with_formula("linalg.solve", (a, b), run, keep, backward)
+    x, _ = with_formula("linalg.solve", (a, b), run, keep, backward)
     return x.squeeze(-1) if is_vector else x
 
 
@@ -90,7 +90,7 @@ def slogdet(a):
 
     def backward(context, _, g, __):
         return g[..., None, None] * t(context.saved_tensors[0])
-    sign, size, _ = gradients.with_formula("linalg.slogdet", (a,), run, keep, backward)
+    sign, size, _ = with_formula("linalg.slogdet", (a,), run, keep, backward)
     return sign, size
 
 
@@ -113,7 +113,7 @@ def det(a):
     def backward(context, g, _):
         value, found = context.saved_tensors
         return (g * value)[..., None, None] * t(found)
-    return gradients.with_formula("linalg.det", (a,), run, keep, backward)[0]
+    return with_formula("linalg.det", (a,), run, keep, backward)[0]
 
 
 def matrix_exp(a):

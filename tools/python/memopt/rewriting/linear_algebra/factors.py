@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from ...tracing import gradients
+from ..formulas import with_formula
 from .matrices import MOST_ROWS, check_size, t
 from .triangular import solve_triangular
 
@@ -53,7 +53,7 @@ def _factor_square(a: torch.Tensor, both: torch.Tensor) -> tuple[torch.Tensor, t
         inner = (t(low) @ to_low).tril(-1) + (to_up @ t(up)).triu()
         inner = solve_triangular(t(low), inner, upper=True, unitriangular=True)
         return solve_triangular(t(up), inner, upper=False, left=False), None
-    return gradients.with_formula("linalg.lu", (a, both), lambda a, both: (_lower(both), both.triu()), keep, backward)
+    return with_formula("linalg.lu", (a, both), lambda a, both: (_lower(both), both.triu()), keep, backward)
 
 
 def _factor(a: torch.Tensor, pivot: bool = True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from ...errors import Refused
-from ...tracing import gradients
+from ..formulas import with_formula
 from .matrices import MOST_ROWS, check_size, eye, t
 from .triangular import solve_upper
 
@@ -45,7 +45,7 @@ def qr(a, mode="reduced"):
         low = m.tril(-1)
         m = low + t(low) + torch.diag_embed(m.diagonal(dim1=-2, dim2=-1))
         return t(solve_upper(r, t(gq + q @ m), False))
-    return gradients.with_formula("linalg.qr", (a,), _reflect, lambda context, _, outputs: context.save_for_backward(*outputs), backward)
+    return with_formula("linalg.qr", (a,), _reflect, lambda context, _, outputs: context.save_for_backward(*outputs), backward)
 
 
 def householder_product(a, tau):

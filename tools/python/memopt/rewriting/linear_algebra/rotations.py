@@ -10,7 +10,7 @@ import math
 import torch
 
 from ...errors import Refused
-from ...tracing import gradients
+from ..formulas import with_formula
 from .matrices import MOST_TURNED, check_size, eye, t
 
 __all__ = ["eigh", "older_svd", "pinv", "svd", "svdvals"]
@@ -91,7 +91,7 @@ def eigh(a, uplo="L"):
         inner = (t(vectors) @ gw) / _gap(values)
         inner = inner * (1 - eye(inner)) + torch.diag_embed(gv)
         return vectors @ inner @ t(vectors)
-    return gradients.with_formula("linalg.eigh", (a,), _rotate_both, lambda context, _, outputs: context.save_for_backward(*outputs),
+    return with_formula("linalg.eigh", (a,), _rotate_both, lambda context, _, outputs: context.save_for_backward(*outputs),
                                   backward)
 
 
@@ -124,7 +124,7 @@ def _thin_svd(a):
         if m > n:
             result = result + (gu - u @ (t(u) @ gu)) / s.unsqueeze(-2)
         return result @ t(v)
-    u, s, v = gradients.with_formula("linalg.svd", (a,), _rotate_columns,
+    u, s, v = with_formula("linalg.svd", (a,), _rotate_columns,
                                      lambda context, _, outputs: context.save_for_backward(*outputs), backward)
     return u, s, t(v)
 
@@ -166,4 +166,4 @@ def pinv(a, find_limit):
         across = g @ inverse
         inner = across @ turned
         return -t(inverse @ across) + inner - a @ (inverse @ inner) + turned @ (inverse @ (g - across @ a))
-    return gradients.with_formula("linalg.pinv", (a,), run, keep, backward)
+    return with_formula("linalg.pinv", (a,), run, keep, backward)

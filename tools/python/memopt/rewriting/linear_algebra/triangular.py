@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from ...tracing import gradients
+from ..formulas import with_formula
 from .matrices import MOST_IN_BLOCKS, check_size, eye, t
 
 __all__ = ["cholesky", "cholesky_inverse", "cholesky_solve", "solve_triangular", "solve_upper", "triangular_solve"]
@@ -86,7 +86,7 @@ def solve_triangular(a, b, *, upper, left=True, unitriangular=False):
         to_a = -(to_b @ t(x))
         away = int(unitriangular)
         return (to_a.triu(away) if upper else to_a.tril(-away)), to_b
-    return gradients.with_formula("linalg.solve_triangular", (a, b), run, _keep, backward)[0]
+    return with_formula("linalg.solve_triangular", (a, b), run, _keep, backward)[0]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def cholesky(a, upper=False):
         inverse = invert_lower(low, False)
         inner = t(inverse) @ inner @ inverse
         return 0.5 * (inner + t(inner))
-    low = gradients.with_formula("linalg.cholesky", (a,), run, lambda context, _, output: context.save_for_backward(output), backward)
+    low = with_formula("linalg.cholesky", (a,), run, lambda context, _, output: context.save_for_backward(output), backward)
     return t(low) if upper else low
 
 
@@ -156,7 +156,7 @@ def cholesky_solve(b, low, upper=False):
         to_b = solve(low, inverse, g)
         both = to_b @ t(x)
         return to_b, -((both + t(both)) @ low)
-    return gradients.with_formula("cholesky_solve", (b, low), run, _keep, backward)[0]
+    return with_formula("cholesky_solve", (b, low), run, _keep, backward)[0]
 
 
 def cholesky_inverse(low, upper=False):
