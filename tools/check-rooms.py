@@ -4,24 +4,27 @@
 The tables of the section "Rooms" in docs/Architecture.md say who may use whom. A row names a room (`Planning`) or a room
 within a room (`Planning/Order`, `runtime/base`), what it holds, and what it may use: rooms (and what they may use in
 turn), LLVM (its data structures and support library), MLIR (which brings all of LLVM), single headers of the runtime, in
-backquotes. A room within a room may use what the outer one may, and of its neighbours those that its row names.
+backquotes. A room within a room may use what the outer one may, and of its neighbours those that its row names. Rows of
+`python` are folders of the Python package, and say which of these a room imports.
 
 Prints, and exits 1 if there is any:
   - each include that the tables do not allow
-  - rooms that use one another in a circle, and folders of a room that no row names
+  - rooms that use one another in a circle, folders of a room that no row names, and modules of Python in a circle
   - folders of more than 25 sources or tests, and rooms without a README.md
 """
 import argparse
+import ast
+import graphlib
 import pathlib
 import re
 import sys
 
 MOST_SOURCES = MOST_TESTS = 25
+PYTHON = "tools/python/memopt"
 INCLUDE = re.compile(r'^\s*#?\s*include\s+["<]([^">]+)[">]')
 SUFFIXES = {".cpp", ".h", ".td", ".def", ".inc", ".c"}
+SOURCES = SUFFIXES | {".py"}
 TESTS = {".test", ".mlir"}
-# Tools that must not grow into the compiler.
-SMALL_TOOLS = {"memopt-run": {"runtime"}, "memopt-cudnn": {"runtime"}, "memopt-plan": {"Planning", "Support", "LLVM"}}
 PREFIXES = {"memopt": "", "memopt-runtime": "runtime/", "mlir": "MLIR", "llvm": "LLVM", "llvm-c": "LLVM"}
 
 
@@ -31,7 +34,7 @@ def read_tables(source):
     text = (source / "docs/Architecture.md").read_text().split("## Rooms")[1].split("\n## ")[0]
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 3 and re.fullmatch(r"`[\w/]+`", cells[0]):
+        if len(cells) == 3 and re.fullmatch(r"`[\w/-]+`", cells[0]):
             rows[cells[0].strip("`")] = {word.strip().strip("`") for word in cells[2].split(",")} - {""}
     return rows
 
@@ -130,7 +133,7 @@ def check_folders(source):
     """Folders stay small enough to be read, and each room says what it is."""
     for base in ("lib", "include", "runtime", "test", "tools"):
         for folder in sorted(path for path in (source / base).rglob("*") if path.is_dir()):
-            sources = sum(path.suffix in SUFFIXES for path in folder.iterdir())
+            sources = sum(path.suffix in SOURCES for path in folder.iterdir())
             if sources > MOST_SOURCES:
                 yield f"{folder.relative_to(source)}: {sources} sources, at most {MOST_SOURCES} are wanted"
     for folder in sorted(path for path in (source / "test").rglob("*") if path.is_dir()):
@@ -139,10 +142,43 @@ def check_folders(source):
             yield f"{folder.relative_to(source)}: {tests} tests, at most {MOST_TESTS} are wanted"
 
 
+def list_imports(package, path):
+    """The files of the package that a module of it imports, wherever it does."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            start = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            found = [start / f"{name.name}.py" for name in node.names] + [start / name.name / "__init__.py" for name in node.names]
+            found = [file for file in found if file.exists()] or [start.with_suffix(".py"), start / "__init__.py"]
+            yield from (file.relative_to(package) for file in found if file.exists())
+
+
+def check_python(rooms, source):
+    package = source / PYTHON
+    graph = {}
+    for path in sorted(package.rglob("*.py")):
+        relative = path.relative_to(package)
+        graph[relative] = set(list_imports(package, path))
+        room = rooms.find(f"python/{relative}")
+        if room == "" and relative.parent.name:
+            yield f"docs/Architecture.md: the tables of rooms lack python/{relative.parent}"
+        for other in sorted(graph[relative]) if room else ():
+            if rooms.find(f"python/{other}") not in rooms.close(room) | {""}:
+                yield f"{path.relative_to(source)}: {other} belongs to {rooms.find(f'python/{other}')}"
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        yield f"{PYTHON}: a circle: {' <- '.join(map(str, error.args[1]))}"
+
+
+def find_folder(source, room):
+    outer, _, inner = room.partition("/")
+    return source / {"runtime": f"runtime/lib/{inner}", "tools": room, "python": f"{PYTHON}/{inner}"}.get(outer, f"lib/{room}")
+
+
 def check_pages(rooms, source):
     for room in sorted(rooms.names):
-        folder = source / ("runtime/lib" + room.removeprefix("runtime") if room.startswith("runtime") else "lib/" + room)
-        if folder.is_dir() and get_sources(folder) and not (folder / "README.md").exists():
+        folder = find_folder(source, room)
+        if folder.is_dir() and any(path.suffix in SOURCES for path in folder.rglob("*")) and not (folder / "README.md").exists():
             yield f"{folder.relative_to(source)}: has no README.md"
 
 
@@ -153,10 +189,10 @@ def main():
     source = parser.parse_args().source.resolve()
     rooms = Rooms(read_tables(source))
     wrong = list(check_room_files(rooms, source))
-    for tool, allowed in SMALL_TOOLS.items():
-        allowed = set().union(*(rooms.close(room) for room in allowed))
-        for path in get_sources(source / "tools" / tool):
-            wrong += check_includes(rooms, source, path, allowed)
+    for tool in sorted(room for room in rooms.names if room.startswith("tools/") and "all" not in rooms.allowed[room]):
+        for path in get_sources(source / tool):
+            wrong += check_includes(rooms, source, path, rooms.close(tool))
+    wrong += check_python(rooms, source)
     wrong += rooms.find_circles()
     wrong += check_folders(source)
     wrong += check_pages(rooms, source)

@@ -33,8 +33,8 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tools" / "python"))
+import paths
+
 STEPS, RATE, ALLOWED = 3, 0.01, 2.5
 BAD = ("wrong", "crashed")
 
@@ -150,7 +150,7 @@ def work(name, options, connection):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("globs", nargs="*", default=["*"])
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin")
+    parser.add_argument("--bin", type=pathlib.Path, default=paths.ROOT / "build" / "release" / "bin")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--option", action="append", default=[])

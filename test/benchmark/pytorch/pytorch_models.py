@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import gc
 import importlib
-import os
 import resource
 import sys
 import time
@@ -231,7 +230,6 @@ def measure(name, way, batches, optimizer, steps, threads, memory):
 def export(name, batches, folder):
     """Writes model.pt2, with weights, and inputs.safetensors."""
     from safetensors.torch import save_file
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "export"))
     import memopt_export
     model, batches = make(name, batches)
     memopt_export.save(memopt_export.export_program(model, batches[0], training=True), folder / "model.pt2")

@@ -33,14 +33,12 @@ import shutil
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tools" / "python"))
-
-import torch  # noqa: E402
-from memopt import export  # noqa: E402
-from memopt_driver import Failed, Tools, execute, tail  # noqa: E402
-from random_layers import BATCH, TOKENS, RandomModel  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+import paths  # noqa: F401
+import torch
+from memopt import export
+from memopt_driver import Failed, Tools, execute, tail
+from random_layers import BATCH, TOKENS, RandomModel
+from safetensors.torch import load_file, save_file
 
 STEPS, RATE, ALLOWED = 4, 0.05, 2.5
 OPTIMIZERS = {

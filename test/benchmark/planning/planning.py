@@ -12,6 +12,7 @@ import argparse
 import csv
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -135,8 +136,8 @@ def main():
     parser.add_argument("paths", nargs="+")
     parser.add_argument("--budgets", default="90,70,50,30")
     parser.add_argument("--capacity", type=int)
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    parser.add_argument("--tool", default=os.path.join(root, "build/develop/bin/memopt-plan"))
+    root = pathlib.Path(__file__).resolve().parents[3]
+    parser.add_argument("--tool", default=root / "build/release/bin/memopt-plan")
     arguments = parser.parse_args()
     files = []
     for path in arguments.paths:

@@ -16,6 +16,7 @@ import json
 import pathlib
 import sys
 
+import paths  # noqa: F401
 import memopt_driver as driver
 from memopt_driver import Failed
 
@@ -29,7 +30,6 @@ def export(name, batch, path):
     import torch
     import torch.nn.functional as F
     import torchvision
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "export"))
     import memopt_export
     step = memopt_export.TrainingStep(torchvision.models.get_model(name, weights=None), F.cross_entropy, ["label"],
                                       return_prediction=False)

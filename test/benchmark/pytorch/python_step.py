@@ -21,7 +21,6 @@ import json
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -30,10 +29,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torchvision.models import VisionTransformer
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-import memopt  # noqa: E402
-from memopt.tools import find_compiler  # noqa: E402
+import paths  # noqa: F401
+import memopt
+from memopt.tools import find_compiler
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -35,10 +35,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import paths  # noqa: F401
 import memopt_driver as driver
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "python"))
-import memopt  # noqa: E402
+import memopt
 
 HEAD = ["library", "how", "peak MiB", "s a step, median", "least", "last loss", "distance", "error"]
 

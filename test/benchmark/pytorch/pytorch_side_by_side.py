@@ -34,6 +34,7 @@ import pathlib
 import subprocess
 import sys
 
+import paths  # noqa: F401
 import memopt_driver as driver
 from memopt_driver import Failed, median, mib
 

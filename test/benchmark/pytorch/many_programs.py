@@ -37,11 +37,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import paths  # noqa: F401
 import memopt_driver as driver
 from pytorch_models import allocated_peak
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "python"))
-import memopt  # noqa: E402
+import memopt
 
 HEAD = ["training", "how", "known MiB", "peak MiB", "of eager %", "s a step, least", "median", "compile s", "loss"]
 TOLERANCE = 1e-3

@@ -13,9 +13,7 @@ and parameters there are, and the least and the median of microseconds. Needs Py
 from __future__ import annotations
 
 import argparse
-import pathlib
 import statistics
-import sys
 import time
 import types
 from collections.abc import Callable
@@ -23,12 +21,11 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools" / "python"))
-from memopt.watching import watch  # noqa: E402
-from memopt.steps.inputs import OptimizerInputs, OptimizerState  # noqa: E402
-from memopt.steps.prepared import Model  # noqa: E402
-from memopt.watching.tensors import TensorInputs  # noqa: E402
+import paths  # noqa: F401
+from memopt.watching import watch
+from memopt.steps.inputs import OptimizerInputs, OptimizerState
+from memopt.steps.prepared import Model
+from memopt.watching.tensors import TensorInputs
 
 
 def make_resnet18() -> tuple:
