@@ -23,6 +23,7 @@
 #include "memopt/Conversion/Loops/LoopFunctions.h"
 #include "memopt/Conversion/Threads/Attention/AttentionLaunches.h"
 #include "memopt/Conversion/Threads/ThreadKernels.h"
+#include "memopt/Dialect/Kernels/KernelBody.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -34,35 +35,12 @@ using namespace mlir::memopt;
 // Kernels that share a function
 //===----------------------------------------------------------------------===//
 
-/// Operands in their order, also those of commutative ops: which NaN a sum gives depends on it.
-/// Attributes count as a whole, and so does an op's phase: a body of the forward pass that is
-/// computed again in the backward pass is a function of its own.
-static bool areEqual(Region &a, Region &b) {
-  llvm::DenseMap<Value, Value> equals;
-  auto mark = [&](Value x, Value y) { equals[x] = y; };
-  auto check = [&](Value x, Value y) { return success(equals.lookup(x) == y); };
-  return OperationEquivalence::isRegionEquivalentTo(&a, &b, check, mark,
-                                                    OperationEquivalence::IgnoreLocations);
-}
-
-static size_t getHash(KernelOp kernel, ArrayRef<int64_t> resultBuffers) {
-  llvm::hash_code hash = llvm::hash_combine_range(resultBuffers);
-  for (Type type : kernel.getBody().getArgumentTypes())
-    hash = llvm::hash_combine(hash, type);
-  for (Operation &op : kernel.getBody().front())
-    hash = llvm::hash_combine(
-        hash, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
-                                                OperationEquivalence::ignoreHashValue,
-                                                OperationEquivalence::IgnoreLocations));
-  return hash;
-}
-
 KernelLowering::LoweredKernel *KernelLowering::find(KernelOp kernel,
                                                     ArrayRef<int64_t> resultBuffers,
                                                     int64_t alignment, size_t hash) {
   for (const std::unique_ptr<LoweredKernel> &known : kernels[hash])
     if (ArrayRef(known->resultBuffers) == resultBuffers && known->alignment == alignment &&
-        areEqual(known->kernel->getBody(), kernel.getBody()))
+        haveEqualBodies(*known->kernel, kernel))
       return known.get();
   return nullptr;
 }
@@ -118,7 +96,7 @@ FailureOr<KernelFunction> KernelLowering::lower(KernelOp kernel, ArrayRef<int64_
   function.operandOffsets =
       moveSliceOffsets(*copy, aliases, options.device ? options.device->accessBytes : 1);
   function.randomIds = moveRandomIds(*copy);
-  size_t hash = getHash(*copy, aliases);
+  size_t hash = llvm::hash_combine(hashBody(*copy), llvm::hash_combine_range(aliases));
   int64_t alignment = options.device ? getAlignment(kernel, options.device->accessBytes) : 0;
   const LoweredKernel *known = find(*copy, aliases, alignment, hash);
   if (!known) {

@@ -9,14 +9,14 @@
 #include "LoopInvariants.h"
 
 #include "memopt/Analysis/FrozenVariable.h"
+#include "memopt/Dialect/Kernels/KernelBody.h"
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/AsmState.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <map>
+#include <unordered_map>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -72,37 +72,36 @@ private:
 };
 } // namespace
 
-/// The text of a kernel's body. Large constants stand in it by their address, which is one for
-/// equal ones of a context.
-static std::string describeBody(KernelOp kernel) {
-  constexpr int64_t kLargeElements = 64;
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  OpPrintingFlags flags;
-  flags.useLocalScope().elideLargeElementsAttrs(kLargeElements);
-  AsmState state(kernel, flags);
-  llvm::interleaveComma(kernel.getBody().getArgumentTypes(), os);
-  for (Operation &op : kernel.getBody().front()) {
-    os << "\n";
-    op.print(os, state);
-    op.walk([&](Operation *inner) {
-      if (auto constant = dyn_cast<arith::ConstantOp>(inner);
-          constant && isa<ElementsAttr>(constant.getValue()))
-        os << " " << constant.getValue().getAsOpaquePointer();
-    });
-  }
-  return text;
-}
+namespace {
+/// Kernels of a loop by what they compute, whatever pass they belong to, and of what.
+class KnownKernels {
+public:
+  using Sources = SmallVector<const void *, 4>;
 
-/// What a kernel computes, whatever pass it belongs to.
-static std::string describeComputation(KernelOp kernel) {
-  OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
-  copy->walk([](Operation *op) {
-    op->removeDiscardableAttr(MemoptDialect::kPhaseAttr);
-    op->removeDiscardableAttr(MemoptDialect::kCloneAttr);
-  });
-  return describeBody(*copy);
-}
+  /// The number of `kernel`, and whether no other kernel had it.
+  std::pair<size_t, bool> insert(KernelOp kernel, Sources sources, size_t number) {
+    OwningOpRef<KernelOp> copy = cast<KernelOp>(kernel->clone());
+    copy->walk([](Operation *op) {
+      op->removeDiscardableAttr(MemoptDialect::kPhaseAttr);
+      op->removeDiscardableAttr(MemoptDialect::kCloneAttr);
+    });
+    SmallVector<Known> &alike = known[hashBody(*copy)];
+    for (Known &other : alike)
+      if (other.sources == sources && haveEqualBodies(*other.kernel, *copy))
+        return {other.number, false};
+    alike.push_back({std::move(copy), std::move(sources), number});
+    return {number, true};
+  }
+
+private:
+  struct Known {
+    OwningOpRef<KernelOp> kernel;
+    Sources sources;
+    size_t number;
+  };
+  std::unordered_map<size_t, SmallVector<Known>> known;
+};
+} // namespace
 
 /// Whether nothing happens in the kernel but its results, and these are read in the loop alone.
 static bool mayLeave(KernelOp kernel) {
@@ -116,25 +115,23 @@ static bool mayLeave(KernelOp kernel) {
 void mlir::memopt::collectKernels(RepeatOp loop, const CostModel &costs,
                                   SmallVectorImpl<Invariant> &invariants) {
   LoopReads reads(loop);
-  using Key = std::pair<std::string, std::vector<const void *>>;
-  std::map<Key, size_t> known;
+  KnownKernels known;
   for (auto kernel : loop.getBody().front().getOps<KernelOp>()) {
     if (!mayLeave(kernel))
       continue;
-    std::vector<const void *> sources;
+    KnownKernels::Sources sources;
     for (Value input : kernel.getInputs())
       sources.push_back(reads.getSource(input));
     if (llvm::is_contained(sources, nullptr) ||
         llvm::any_of(kernel.getInputs(), [&](Value input) { return reads.isEncoded(input); }))
       continue;
-    auto [entry, isNew] =
-        known.try_emplace({describeComputation(kernel), std::move(sources)}, invariants.size());
+    auto [number, isNew] = known.insert(kernel, std::move(sources), invariants.size());
     if (isNew) {
       invariants.push_back({loop, invariants.size()});
       for (Type type : kernel.getResultTypes())
         invariants.back().bytes += getTensorBytes(type);
     }
-    Invariant &invariant = invariants[entry->second];
+    Invariant &invariant = invariants[number];
     invariant.addSavings(costs.getNanoseconds(kernel), loop.getRepeatCount() - (isNew ? 1 : 0));
     invariant.instructions.push_back(kernel);
   }
