@@ -8,9 +8,8 @@
                     [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--json FILE]
 
 Needs root, Linux, ip and tc (iproute2), and Open MPI. Each rank has a host of its own: a network namespace on a bridge, whose
-link tc shapes in both directions. What a link carries is measured first, by an MPI program of a page: bytes a second that a
-host sends and receives when all send 1 MiB to all others at once, and the way of one byte. That and the compiler's estimates
-of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and
+link tc shapes in both directions. What the network takes is measured first, by `memopt-run --describe-network`. That and the
+compiler's estimates of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and
 many parameters the network is most of a step, and a machine that others use says little. What computing takes follows from the
 machine's profile (`MEMOPT_MACHINE_PROFILE`, of one thread).
 """
@@ -28,7 +27,7 @@ import tempfile
 import memopt_driver as driver
 from memopt_driver import Failed, execute, median, tail
 
-HEAD = ["ranks", "link", "stage", "link measured, MB/s", "a byte's way, us", "predicted s", "of it computing", "measured s", "off by %"]
+HEAD = ["ranks", "link", "stage", "link measured, MB/s", "latency, us", "predicted s", "of it computing", "measured s", "off by %"]
 EAGER = (1 << 20) + 1024  # bytes that Open MPI sends without asking, as our plugin has it
 
 
@@ -88,69 +87,22 @@ class Hosts:
         return ["ip", "netns", "exec", self.name(index), *map(str, command)]
 
 
-PROBE = r"""
-#include <algorithm>
-#include <cstdio>
-#include <mpi.h>
-#include <unistd.h>
-#include <vector>
-static int rank, ranks;
-static std::vector<char> mine, theirs;
-static double exchange(int size, int peers, int rounds, bool isMedian) { // seconds of a round
-  MPI_Barrier(MPI_COMM_WORLD);
-  std::vector<double> seconds;
-  double first = MPI_Wtime();
-  for (int round = 0; round < rounds; ++round) {
-    double begin = MPI_Wtime();
-    std::vector<MPI_Request> requests;
-    for (int other = 0; other < peers; ++other)
-      if (other != rank && rank < peers) {
-        requests.resize(requests.size() + 2);
-        MPI_Irecv(&theirs[other * size_t(size)], size, MPI_CHAR, other, 0, MPI_COMM_WORLD, &requests.end()[-2]);
-        MPI_Isend(mine.data(), size, MPI_CHAR, other, 0, MPI_COMM_WORLD, &requests.end()[-1]);
-      }
-    for (int isDone = 0; !isDone; isDone || usleep(50)) // to spin would take time from the others
-      MPI_Testall(int(requests.size()), requests.data(), &isDone, MPI_STATUSES_IGNORE);
-    seconds.push_back(MPI_Wtime() - begin);
-  }
-  double mean = (MPI_Wtime() - first) / rounds;
-  std::sort(seconds.begin(), seconds.end());
-  return isMedian ? seconds[rounds / 2] : mean;
-}
-int main(int argc, char **argv) {
-  MPI_Init(&argc, &argv);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const int message = 1 << 20;
-  mine.resize(message);
-  theirs.resize(size_t(message) * ranks);
-  exchange(message, ranks, 4, false);
-  double seconds = exchange(message, ranks, 48, false), way = exchange(1, 2, 400, true);
-  if (rank == 0)
-    std::printf("probe %.9g %.9g\n", double(message) * (ranks - 1) / seconds, way);
-  MPI_Finalize();
-}
-"""
-
-
 class Runner:
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
         self.tools = driver.Tools.find(arguments.bin, 1)
-        self.plan = self.tools.compile.with_name("memopt-plan")
+        self.plan, self.network = self.tools.compile.with_name("memopt-plan"), folder / "network.json"
 
     def build(self, ranks, stage):
         package = self.folder / f"{ranks}.{stage}.memopt"
         self.tools.build(self.arguments.model, package,
-                         [*self.arguments.options.split(), f"--ranks={ranks}", f"--zero-stage={stage}", "--quiet"])
+                         [*self.arguments.options.split(), f"--ranks={ranks}", f"--zero-stage={stage}", f"--network={self.network}", "--quiet"])
         return package
 
-    def predict(self, package, ranks, rate, latency):
-        network = self.folder / "network.json"
-        link = {"latency_seconds": latency, "bytes_per_second": rate}
-        network.write_text(json.dumps({"format": "memopt-network", "version": 1, "ranks_per_host": 1, "inside": link, "between": link}))
-        done = execute([self.plan, "ranks", package, f"--ranks={ranks}", f"--network={network}"])
-        found = re.search(r"step (\S+) s, (\S+) s of it computing, without prefetch", done.output)
+    def predict(self, package, ranks):
+        """Seconds of a step, and of its computation, as the program was compiled: with what flies."""
+        done = execute([self.plan, "ranks", package, f"--ranks={ranks}", f"--network={self.network}"])
+        found = re.search(r"step (\S+) s, (\S+) s of it computing", done.output)
         if done.code or not found:
             raise Failed(f"memopt-plan ends with {done.code}: {tail(done.errors)}")
         return float(found[1]), float(found[2])
@@ -173,30 +125,29 @@ class Runner:
             raise Failed(f"mpirun ends with {done.code}: {tail(done.errors)}")
         return done.output
 
-    def probe(self, hosts):
-        """Bytes a second that leave and reach each host when all send to all, and seconds of a byte's way."""
-        program = self.folder / "probe"
-        if not program.exists():
-            source = program.with_suffix(".cpp")
-            source.write_text(PROBE)
-            call("mpicxx", "-O2", str(source), "-o", str(program))
-        found = re.search(r"probe (\S+) (\S+)", self.start(hosts, program))
-        return float(found[1]), float(found[2])
+    def run(self, hosts, *options):
+        environment = ["env", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []
+        self.start(hosts, *environment, self.tools.run, *options, "--transport=mpi")
+
+    def describe(self, hosts):
+        """The network's rate in bytes a second, and its latency in seconds."""
+        self.run(hosts, f"--describe-network={self.network}")
+        (level,) = json.loads(self.network.read_text())["levels"]
+        return level["bytes_per_second"], level["latency_seconds"]
 
     def measure(self, hosts, package):
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        environment = ["env", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []
-        self.start(hosts, *environment, self.tools.run, package, f"--data={self.arguments.data}", "--init=random", "--seed=1",
-                   f"--steps={self.arguments.steps}", "--quiet", f"--report={report}", "--transport=mpi")
+        self.run(hosts, package, f"--data={self.arguments.data}", "--init=random", "--seed=1", f"--steps={self.arguments.steps}", "--quiet",
+                 f"--report={report}")
         return median(json.loads(report.read_text())["step_seconds"][1:])
 
     def rows(self, ranks, rate):
         with Hosts(ranks, rate) as hosts:
-            link, latency = self.probe(hosts)
+            link, latency = self.describe(hosts)
             for stage in map(int, self.arguments.stages.split(",")):
                 package = self.build(ranks, stage)
-                predicted, computing = self.predict(package, ranks, link, latency)
+                predicted, computing = self.predict(package, ranks)
                 measured = self.measure(hosts, package)
                 yield [str(ranks), rate, str(stage), f"{link / 1e6:.1f}", f"{latency * 1e6:.0f}", f"{predicted:.3f}", f"{computing:.3f}",
                        f"{measured:.3f}", f"{100 * (predicted / measured - 1):+.1f}"]

@@ -16,6 +16,7 @@
 #include "memopt-run/options/OptionRules.h"
 #include "memopt-run/ranks/LaunchedRanks.h"
 #include "memopt-run/ranks/MessageRank.h"
+#include "memopt-run/ranks/NetworkDescription.h"
 #include "memopt-run/ranks/Ranks.h"
 #include "memopt-run/run/Run.h"
 #include "memopt-run/run/Validation.h"
@@ -168,6 +169,18 @@ static RankWork getRankWork(const RunOptions &options, const LoadedRun &loaded,
   };
 }
 
+/// What all ranks of one host do, by the process that prepared it; `meeting` may be null.
+static Status workTogether(const RunOptions &options, const PreparedRun &prepared,
+                           const RankWork &work, RankMeeting *meeting) {
+  if (!meeting)
+    return runRanks(options, prepared.arenaBytes, work);
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> group,
+                          SharedRanks::create(options.countRanks(), prepared.arenaBytes,
+                                              options.isMemoryChecked, options.rankTimeout));
+  MEMOPT_RETURN_IF_ERROR(meeting->tell(prepared.write(), group->getMemory()));
+  return runOneRank(options, *group, *meeting, work);
+}
+
 /// A run that is prepared, by the process that did so; `meeting` may be null.
 static Status runPackage(const RunOptions &options, const LoadedRun &loaded, PreparedRun prepared,
                          CheckpointFolder *target, RankMeeting *meeting) {
@@ -183,14 +196,7 @@ static Status runPackage(const RunOptions &options, const LoadedRun &loaded, Pre
   // do not survive a fork. Ranks on devices share what they meet in alone.
   if (options.device == "cpu")
     prepared.arenaBytes = loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE];
-  RankWork work = getRankWork(options, loaded, target);
-  if (!meeting)
-    return runRanks(options, prepared.arenaBytes, work);
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> group,
-                          SharedRanks::create(options.countRanks(), prepared.arenaBytes,
-                                              options.isMemoryChecked, options.rankTimeout));
-  MEMOPT_RETURN_IF_ERROR(meeting->tell(prepared.write(), group->getMemory()));
-  return runOneRank(options, *group, *meeting, work);
+  return workTogether(options, prepared, getRankWork(options, loaded, target), meeting);
 }
 
 /// By another process than the one that has prepared a run.
@@ -201,6 +207,27 @@ static StatusOr<LoadedRun> loadPrepared(const PreparedRun &prepared, int64_t ran
   return loaded;
 }
 
+static RankWork getNetworkWork(const RunOptions &options) {
+  return [path = options.network](Communicator &communicator, Device &own) {
+    return measureNetwork(communicator, own, path);
+  };
+}
+
+/// --describe-network, by a process that is alone or the first of several on its host.
+static Status describeNetwork(const RunOptions &options, RankMeeting *meeting) {
+  PreparedRun prepared;
+  prepared.arenaBytes = getNetworkArenaBytes();
+  Status status = checkWritable(options.network).withContext("--describe-network");
+  if (status.isOk() && options.countRanks() == 1)
+    status = badInput("--describe-network needs --ranks=N with two ranks or more, or processes "
+                      "that a launcher starts");
+  if (status.isOk())
+    status = workTogether(options, prepared, getNetworkWork(options), meeting);
+  if (meeting && !status.isOk())
+    meeting->refuse(status); // where it has not begun
+  return status;
+}
+
 /// A run that the first process of a meeting has prepared, by another one.
 static Status runPreparedPackage(const RunOptions &options, RankMeeting &meeting) {
   MEMOPT_ASSIGN_OR_RETURN(RankMeeting::Preparation told, meeting.listen());
@@ -209,6 +236,8 @@ static Status runPreparedPackage(const RunOptions &options, RankMeeting &meeting
                           SharedRanks::attach(std::move(told.memory), options.countRanks(),
                                               prepared.arenaBytes, options.isMemoryChecked,
                                               options.rankTimeout));
+  if (!options.network.empty())
+    return runOneRank(options, *group, meeting, getNetworkWork(options));
   return runOneRank(
       options, *group, meeting, [&](Communicator &communicator, Device &own) -> Status {
         MEMOPT_ASSIGN_OR_RETURN(LoadedRun loaded, loadPrepared(prepared, meeting.getRank()));
@@ -302,6 +331,10 @@ static Status run(const RunOptions &options, RankMeeting *meeting) {
 /// The whole of a run, by each of the processes that reach each other over MPI.
 static Status runMessageRank(const RunOptions &options, const RankTask &task, MessageRank &self) {
   MEMOPT_RETURN_IF_ERROR(self.compare(options, task));
+  if (!options.network.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice("cpu"));
+    return measureNetwork(self.getCommunicator(), *device, options.network);
+  }
   std::optional<CheckpointFolder> target;
   CompiledPackage package, evaluation;
   auto keepWaiting = [&] { self.keepWaiting(); };
@@ -376,7 +409,8 @@ static int runTool(const std::vector<std::string> &arguments) {
     return finish(meeting.takeStatus());
   if (*meeting && !(*meeting)->isFirst())
     return finish(runPreparedPackage(*options, **meeting));
-  return finish(run(*options, meeting->get()));
+  return finish(options->network.empty() ? run(*options, meeting->get())
+                                         : describeNetwork(*options, meeting->get()));
 }
 
 int main(int argc, char **argv) {

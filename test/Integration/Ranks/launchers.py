@@ -2,6 +2,7 @@
 """launchers.py FOLDER [COMMAND...]: processes that a launcher started train as those of --ranks do, and end together: with
 one message in all, and one exit code. With a COMMAND it is put in front of memopt-run; without one the variables of each
 launcher are set by hand, and mpirun is tried where it is installed."""
+import json
 import os
 import pathlib
 import shutil
@@ -148,6 +149,15 @@ def check_failures(command, work):
     assert (work / "stopped" / "model.safetensors").exists()
 
 
+def check_network(work):
+    """What they take to send is measured as for those of --ranks."""
+    described = work / "network.json"
+    codes, lines = end(start_all(["memopt-run", f"--describe-network={described}"]))
+    assert codes == [0] * RANKS, lines
+    (level,) = json.loads(described.read_text())["levels"]
+    assert level["bytes_per_second"] > 0 and level["latency_seconds"] >= 0, level
+
+
 def main():
     inputs, launcher = pathlib.Path(sys.argv[1]), sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
@@ -166,6 +176,7 @@ def main():
         check_bits(both, work)
         check_disagreement(command, work, work / "data.safetensors")
         check_failures(both, work)
+        check_network(work)
 
 
 main()

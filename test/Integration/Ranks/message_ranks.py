@@ -126,6 +126,13 @@ def check_losses(mpirun, package, data, work):
     assert (work / "stopped" / "model.safetensors").exists()
 
 
+def check_network(mpirun, work):
+    described = work / "network.json"
+    expect(begin([*mpirun, "memopt-run", f"--describe-network={described}", "--transport=mpi"]), 0)
+    (level,) = json.loads(described.read_text())["levels"]
+    assert level["bytes_per_second"] > 0 and level["latency_seconds"] >= 0, level
+
+
 def main():
     inputs, mpirun, command = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     version = subprocess.check_output([mpirun, "--version"], text=True)
@@ -146,6 +153,7 @@ def main():
         check_differences(start, package, data, work)
         check_refusals(model, start, package, data)
         check_losses(start, package, data, work)
+        check_network(start, work)
 
 
 main()

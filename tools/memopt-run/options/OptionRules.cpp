@@ -164,19 +164,23 @@ static Status checkPairs(const RunOptions &options) {
   return Status::ok();
 }
 
-/// A description of the device is all that is made.
-static Status checkDescription(const RunOptions &options) {
+/// A description is all that is made, by `option` and others that are allowed beside it.
+static Status checkDescription(const RunOptions &options, const std::string &option,
+                               std::initializer_list<const char *> allowed) {
   if (!options.model.empty())
-    return badInput("--describe-device runs nothing; leave out " + quote(options.model));
-  for (const std::string &option : options.given)
-    if (option != "--describe-device" && option != "--device")
-      return badInput("--describe-device runs nothing; leave out " + option);
+    return badInput(option + " runs nothing; leave out " + quote(options.model));
+  for (const std::string &other : options.given)
+    if (other != option && std::find(allowed.begin(), allowed.end(), other) == allowed.end())
+      return badInput(option + " runs nothing; leave out " + other);
   return Status::ok();
 }
 
 Status memopt::checkTogether(const RunOptions &options) {
   if (!options.description.empty())
-    return checkDescription(options);
+    return checkDescription(options, "--describe-device", {"--device"});
+  if (!options.network.empty())
+    return checkDescription(options, "--describe-network",
+                            {"--ranks", "--rank-timeout", "--transport", "--launcher"});
   if (options.model.empty())
     return badInput("no model is given; memopt-run NAME.memopt | MODEL.pt2 [options], see --help");
   MEMOPT_RETURN_IF_ERROR(checkPairs(options));

@@ -245,6 +245,10 @@ static const std::vector<OptionGroup> &getGroups() {
         {"--describe-device", "FILE",
          "write the description of the device for memopt-compile, and run nothing",
          setText(&RunOptions::description)},
+        {"--describe-network", "FILE",
+         "measure what the ranks take to send, write it for memopt-compile --network, and run "
+         "nothing else",
+         setText(&RunOptions::network)},
         {"--cuda-graph", "on|off",
          "replay steps from graphs that are captured once (default on, with --device=cuda)",
          setChoice(&RunOptions::isReplayed, "on", "off")},
@@ -563,7 +567,7 @@ StatusOr<RunOptions> memopt::parseOptions(const std::vector<std::string> &argume
     if (std::string device = findDevice(options); !device.empty())
       options.device = device;
   MEMOPT_RETURN_IF_ERROR(checkTogether(options));
-  if (options.description.empty())
+  if (options.description.empty() && options.network.empty())
     MEMOPT_RETURN_IF_ERROR(checkRest(options));
   return options;
 }

@@ -69,6 +69,7 @@ struct RunOptions {
   std::optional<bool> isReplayed; ///< --cuda-graph
   std::string report, trace, log;
   std::string description; ///< file for what the compiler needs to know of the device
+  std::string network;     ///< file for what ranks take to send
   bool isQuiet = false;
   bool isShownByEpoch = false; ///< one line for many steps
   bool isHelp = false, isVersion = false;

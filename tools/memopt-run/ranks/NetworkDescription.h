@@ -1,0 +1,48 @@
+//===- NetworkDescription.h - what ranks take to send ---------- -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// --describe-network: the collectives of steps, timed over the communicator of a run, as the
+// network file that memopt-compile and memopt-plan predict by (docs/Planning.md, "Many ranks").
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef MEMOPT_RUN_NETWORKDESCRIPTION_H
+#define MEMOPT_RUN_NETWORKDESCRIPTION_H
+
+#include "memopt-runtime/device/Device.h"
+#include "memopt-runtime/ranks/Communicator.h"
+#include <string>
+
+namespace memopt {
+
+/// Of one member of a network, in one direction.
+struct NetworkLink {
+  double latency = 0; ///< seconds
+  double bytesPerSecond = 1;
+};
+
+/// A gathered or scattered tensor of so many bytes took `seconds`.
+struct TimedCollective {
+  int64_t bytes;
+  double seconds;
+};
+
+/// The link whose latency + bytes (ranks - 1) / ranks / rate is what both took; `large` is of more
+/// bytes.
+NetworkLink fitLink(const TimedCollective &small, const TimedCollective &large, int64_t ranks);
+
+/// Device bytes of each rank that measureNetwork() asks for.
+int64_t getNetworkArenaBytes();
+
+/// To be called by all ranks. The first writes `path`: one level, for a communicator takes all
+/// ranks alike wherever they are.
+Status measureNetwork(Communicator &communicator, Device &device, const std::string &path);
+
+} // namespace memopt
+
+#endif // MEMOPT_RUN_NETWORKDESCRIPTION_H
