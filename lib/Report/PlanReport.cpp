@@ -35,8 +35,6 @@ struct SpacePeak {
 /// Library calls of one kind that run in one way.
 struct CallFacts {
   int64_t calls = 0, flops = 0;
-  int64_t mostFlops = -1; ///< of one call
-  std::string where;      ///< that call's module
 };
 
 /// Peaks, and totals over the program.
@@ -158,10 +156,6 @@ static void addCall(PlanFacts &facts, LibraryCallOp call, int64_t flops) {
                                  call.getImplementation().value_or("the library").str()}];
   ++same.calls;
   same.flops = addCounts(same.flops, flops);
-  if (flops > same.mostFlops) {
-    same.mostFlops = flops;
-    same.where = describeModule(call);
-  }
 }
 
 /// Masks that wait for the backward pass; of a clone there is another one.
@@ -283,32 +277,6 @@ static void explainCalls(const PlanFacts &facts, raw_ostream &out) {
   for (const auto &[name, calls] : facts.calls)
     out << llvm::formatv("  {0,5} {1}  {2}  {3:P1}\n", calls.calls, name.first, name.second,
                          getShare(facts, calls.flops));
-}
-
-std::string mlir::memopt::describeOwnLoops(ModuleOp planned) {
-  constexpr double kWorthSaying = 0.01;
-  PlanFacts facts = countWork(KernelGraph(StepModel::create(planned)->getFunction()));
-  CallFacts own;
-  std::string kind;
-  for (const auto &[name, calls] : facts.calls) {
-    if (!StringRef(name.second).starts_with("memopt:") ||
-        StringRef(name.first).starts_with("attention"))
-      continue;
-    own.calls += calls.calls;
-    own.flops = addCounts(own.flops, calls.flops);
-    if (calls.mostFlops > own.mostFlops) {
-      own.mostFlops = calls.mostFlops;
-      own.where = calls.where;
-      kind = name.first;
-    }
-  }
-  if (getShare(facts, own.flops) < kWorthSaying)
-    return "";
-  return llvm::formatv("{0} products and convolutions, with {1:P1} of the operations, run on the "
-                       "runtime's own loops, for which the library has no code here; the largest "
-                       "is a {2}{3}",
-                       own.calls, getShare(facts, own.flops), kind, own.where)
-      .str();
 }
 
 static json::Object describeKinds(const SpacePeak &peak) {

@@ -64,9 +64,6 @@ void Compilation::addTechniques(llvm::json::Object &facts) const {
 }
 
 StatusCode Compilation::report() {
-  if (!options.reference && !options.device)
-    if (std::string ownLoops = mlir::memopt::describeOwnLoops(*module); !ownLoops.empty())
-      llvm::errs() << "remark: " << ownLoops << "\n";
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
   if (!options.reportPath.empty()) {

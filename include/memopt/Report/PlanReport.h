@@ -39,10 +39,6 @@ llvm::json::Object describeMisfit(ModuleOp module, ArrayRef<int64_t> budgets,
 /// in turn, or what the busiest resource does.
 double getLeastSeconds(ModuleOp kernels);
 
-/// What to tell people about products and convolutions that run on the runtime's own loops, which
-/// are slower than a library's code; empty where they are less than a hundredth of the operations.
-std::string describeOwnLoops(ModuleOp planned);
-
 /// The same as describePlan in words.
 std::string explainPlan(ModuleOp planned);
 
