@@ -2,7 +2,8 @@
 """full_disks.py FIXTURE FOLDER [CASE...]: what runs and compilations do on file systems that are full or become full.
 
 FIXTURE is a folder with model.pt2 and inputs.safetensors, FOLDER where to work. Small file systems are mounted for each case (a
-function of this file) in a mount namespace of this process, which ends with it. Where no mount is allowed it says so."""
+function of this file) in a mount namespace of this process, which ends with it. Where no mount is allowed it says so. Each case
+says its seconds."""
 import atexit
 import json
 import os
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import processes
@@ -21,6 +23,7 @@ DISK = FOLDER / "disk"
 TENSORS = ("model.safetensors", "optimizer.safetensors")
 KIB = 1024
 CHECKPOINT = 604 * KIB  # about what one takes
+PATIENCE = 60  # seconds, for each thing that is waited for
 WITHOUT_MOUNTS = "no mount is allowed here"
 
 
@@ -44,8 +47,8 @@ def mount(size, **options):
 
 
 def fill(but=0):
-    """Takes all room but so much."""
-    with open(DISK / "filler", "wb", buffering=0) as file:
+    """Takes all room that is left but so much."""
+    with open(DISK / "filler", "ab", buffering=0) as file:
         try:
             while file.write(bytes(4 * KIB)):
                 pass
@@ -55,11 +58,11 @@ def fill(but=0):
 
 
 def compile_package(path, *options, code=0):
-    return processes.run("memopt-compile", FIXTURE / "model.pt2", "-o", path, "--quiet", *options, code=code)
+    return processes.run("memopt-compile", FIXTURE / "model.pt2", "-o", path, "--quiet", *options, code=code, timeout=2 * PATIENCE)
 
 
 def train(*options, steps=3, package="train.memopt", code=0, **more):
-    return processes.run("memopt-run", FOLDER / package, DATA, f"--steps={steps}", *options, code=code, **more)
+    return processes.run("memopt-run", FOLDER / package, DATA, f"--steps={steps}", *options, code=code, timeout=2 * PATIENCE, **more)
 
 
 def contents(folder):
@@ -80,27 +83,45 @@ def expect_step(folder, steps):
     assert not [path for path in folder.iterdir() if path.name.startswith(".saving")], list(folder.iterdir())
 
 
-class EndlessRun:
-    """A run that goes on until it is stopped; its words are read as they come."""
+def wait_until(holds, what):
+    """For what takes a moment; `what()` names it."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, f"{PATIENCE} s have passed: {what()}"
+        time.sleep(0.01)
+
+
+class LongRun:
+    """A run that goes on until it is stopped, or too many steps are done: a clean run has to repeat them. Its words are read
+    as they come."""
+    STEPS = 50000
 
     def __init__(self, *options):
-        command = ["memopt-run", FOLDER / "train.memopt", DATA, "--steps=100000000", *options]
+        command = ["memopt-run", FOLDER / "train.memopt", DATA, f"--steps={self.STEPS}", *options]
         self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
         self.said = ""
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
 
-    def wait_for(self, words):
+    def read(self):
         for line in self.process.stderr:
             self.said += line
-            if words in line:
-                return
-        raise AssertionError((words, self.said))
+
+    def wait_for(self, words, meanwhile=lambda: None):
+        """What is done `meanwhile` is done again until the words are there."""
+        def are_said():
+            assert self.reader.is_alive(), f"the run ended without '{words}': {self.said[-2000:]}"
+            meanwhile()
+            return words in self.said
+        wait_until(are_said, lambda: f"the run has not said '{words}' but: {self.said[-2000:]}")
 
     def stop(self):
         """Its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        self.said += self.process.communicate(timeout=120)[1]
-        return self.process.returncode
+        self.reader.join(PATIENCE)
+        assert not self.reader.is_alive(), f"{PATIENCE} s behind SIGTERM the run goes on: {self.said[-2000:]}"
+        return self.process.wait(PATIENCE)
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -117,11 +138,11 @@ def no_room_is_said_before_the_first_step():
     expect_step(DISK / "run", 3)
 
 
-def wait_for_step(folder, step):
-    end = time.monotonic() + 60
-    while not (folder / "state.json").exists() or state(folder)["step"] < step:
-        assert time.monotonic() < end, "waited a minute"
-        time.sleep(0.01)
+def has_step(folder, step):
+    try:
+        return state(folder)["step"] >= step
+    except FileNotFoundError:  # before the first, and between two
+        return False
 
 
 def a_disk_becomes_full():
@@ -130,13 +151,15 @@ def a_disk_becomes_full():
     for isRoomAgain in (True, False):
         mount(4 * CHECKPOINT)
         log.unlink(missing_ok=True)
-        run = EndlessRun(f"--save={DISK}/run", "--save-every=1", f"--log={log}")
-        wait_for_step(DISK / "run", 3)
-        fill()
-        run.wait_for("No space left on device; training goes on, and it is tried again behind step ")
+        run = LongRun(f"--save={DISK}/run", "--save-every=1", f"--log={log}")
+        wait_until(lambda: has_step(DISK / "run", 3), lambda: f"no checkpoint of step 3, but the run said: {run.said}")
+        # Filled beside a save, the disk has the room of the checkpoint that the save replaces: one time is not enough.
+        run.wait_for("No space left on device; training goes on, and it is tried again behind step ", meanwhile=fill)
         if isRoomAgain:
             (DISK / "filler").unlink()
             run.wait_for(" is written")
+        else:
+            fill()
         code = run.stop()
         (DISK / "filler").unlink(missing_ok=True)
         steps = int(log.read_text().splitlines()[-1].split(",")[0])
@@ -192,7 +215,7 @@ def side_outputs_have_no_room():
 def a_log_has_room_again():
     mount(32 * KIB * KIB)
     fill()
-    run = EndlessRun(f"--log={DISK}/l.csv", f"--save={FOLDER}/run")
+    run = LongRun(f"--log={DISK}/l.csv", f"--save={FOLDER}/run")
     run.wait_for("training goes on, and what is missing is added")
     (DISK / "filler").unlink()
     run.wait_for("what was missing is added")
@@ -261,8 +284,9 @@ def main():
              a_cache_has_no_room, values_on_disk_have_no_room]
     for case in cases:
         if len(sys.argv) < 4 or case.__name__ in sys.argv[3:]:
+            begin = time.monotonic()
             case()
-            print(case.__name__, flush=True)
+            print(f"{case.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
     print(len(cases), "cases")
 
 
