@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from .checkpoints import find_own_counts_of
 from .errors import BadInput
-from .optimizers import as_complex, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
+from .optimizers import UNEVEN, as_complex, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
 from .workspace import State
 
 __all__ = ["StepState", "is_of_model", "write_model"]
@@ -139,6 +140,10 @@ class StepState:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a `state_dict`, which changes neither model nor optimizer."""
+        entries = {parameter: state["optimizer"]["state"][index] for index, parameter in number_parameters(self.optimizer)
+                   if index in state["optimizer"]["state"]}
+        if entries:
+            self._adapt_counts(entries)
         names, called = self._prepared.list_loss_names(), self._prepared.called
         own = {f"net.{name}": value for name, value in state["model"].items()}
         own.update((names[name], value) for name, value in state.get("loss", {}).items() if name in names)
@@ -154,11 +159,10 @@ class StepState:
             if all(name not in tensors or torch.equal(tensors[name], value) for name in names):
                 tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
         write_model(self._session, tensors)
-        entries = state["optimizer"]["state"]
-        write_optimizer_state(self._prepared.options, self._session,
-                              {parameter: entries[index] for index, parameter in number_parameters(self.optimizer) if index in entries})
+        write_optimizer_state(self._prepared.options, self._session, entries, state["step"])
+        trained = set(self._prepared.options.trained)
+        self._parked = {parameter: entry for parameter, entry in entries.items() if parameter not in trained}
         self._write_average(state, own)
-        self._session.step = state["step"]
         self._session.note_change()
 
     def save(self, folder: str | pathlib.Path) -> None:
@@ -172,6 +176,10 @@ class StepState:
     def load(self, folder: str | pathlib.Path) -> None:
         """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
         self._check_folder()
+        options = self._prepared.options
+        own = find_own_counts_of(folder, options.parameters)
+        if not own <= options.own_counts:
+            self._compile_again(UNEVEN, own)
         with self._prepared.archive.words.spoken():
             self._session.load(folder)
         for program in self._programs:
