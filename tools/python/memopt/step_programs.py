@@ -276,6 +276,7 @@ class StepPrograms:
     def _take_state(self) -> None:
         """Another state that was loaded into the optimizer."""
         state = self.optimizer.state
+        self._parked = {parameter: entry for parameter, entry in self._parked.items() if parameter not in state}
         if any(state.values()):
             self._adapt_counts(state)
             write_optimizer_state(self._prepared.options, self._session, state)
@@ -302,7 +303,7 @@ class StepPrograms:
     def _list_parked(self) -> dict[nn.Parameter, dict[str, Any]]:
         """State of what is not trained now, as of the optimizer before the step had it."""
         trained = set(self._prepared.options.trained)
-        return {**self._parked, **{parameter: entry for parameter, entry in self.optimizer.state.items() if parameter not in trained}}
+        return {parameter: entry for parameter, entry in {**self.optimizer.state, **self._parked}.items() if entry and parameter not in trained}
 
     def _compile_again(self, change: str, own_counts: Collection[nn.Parameter] | None = None) -> None:
         """All programs with all state, if that was allowed; with these parameters' own counts of updates, or those that follow."""

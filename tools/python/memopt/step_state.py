@@ -79,7 +79,7 @@ class StepState:
 
     def _read_optimizer(self) -> dict[nn.Parameter, dict[str, Any]]:
         """The optimizer's state in PyTorch's form, that of what is frozen for now included."""
-        return {**self._parked, **read_optimizer_state(self._prepared.options, self._session)}
+        return {**self._list_parked(), **read_optimizer_state(self._prepared.options, self._session)}
 
     def sync(self, optimizer: bool = True) -> None:
         """Puts parameters, buffers and, unless told otherwise, the optimizer's state back into model and optimizer.
@@ -161,7 +161,7 @@ class StepState:
         write_model(self._session, tensors)
         write_optimizer_state(self._prepared.options, self._session, entries, state["step"])
         trained = set(self._prepared.options.trained)
-        self._parked = {parameter: entry for parameter, entry in entries.items() if parameter not in trained}
+        self._parked = {parameter: entries.get(parameter, {}) for _, parameter in number_parameters(self.optimizer) if parameter not in trained}
         self._write_average(state, own)
         self._session.note_change()
 
