@@ -39,7 +39,7 @@ def eager(model, optimizer, *batches, limit=None):
     losses = [F.cross_entropy(model(x), y) for x, y in batches]
     (sum(losses) / len(losses)).backward()
     if limit:
-        nn.utils.clip_grad_norm_(model.parameters(), limit)
+        nn.utils.clip_grad_norm_([parameter for group in optimizer.param_groups for parameter in group["params"]], limit)
     optimizer.step()
     return sum(loss.item() for loss in losses) / len(losses)
 
