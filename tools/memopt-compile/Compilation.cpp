@@ -146,14 +146,11 @@ StatusCode Compilation::compile() {
   } else if (std::optional<StatusCode> end = runStages()) {
     return *end;
   }
-  if (StatusCode code = report(); code != StatusCode::Ok)
-    return code;
-  if (options.emit == Emit::Planned)
-    return print();
-  StatusCode code = writePackage();
+  report();
+  StatusCode code = options.emit == Emit::Planned ? print() : writePackage();
   if (code == StatusCode::Ok && options.emit == Emit::Package && !options.isQuiet)
     summarize();
-  return code;
+  return code == StatusCode::Ok ? writeSides() : code;
 }
 
 /// What the compilation ends with, where it ends with a stage.
@@ -202,7 +199,8 @@ StatusCode Compilation::plan() {
   for (const Stage *stage : {&kSchedule, &kPlan})
     if (StatusCode code = runStage(*stage); code != StatusCode::Ok)
       return code;
-  return report();
+  report();
+  return StatusCode::Ok;
 }
 
 StatusCode Compilation::explainTechniques() {
@@ -503,7 +501,8 @@ StatusCode Compilation::writeFrontier() {
   if (!options.pagePath.empty()) {
     if (StatusCode code = runStage(kPlan); code != StatusCode::Ok)
       return code;
-    if (StatusCode code = writePage(frontier->toJson()); code != StatusCode::Ok)
+    if (StatusCode code = writeText(options.pagePath, makePage(frontier->toJson()));
+        code != StatusCode::Ok)
       return code;
   }
   if (options.frontierPath.empty())

@@ -61,6 +61,8 @@ public:
   int64_t countRanks();
   /// The message on a plan that does not fit, in full.
   StatusCode reportMisfit();
+  /// Report and page, behind what they tell of.
+  StatusCode writeSides();
   void reportCache();
 
   mlir::memopt::Form getForm() const override { return mlir::memopt::Form::of(options.pipeline); }
@@ -94,8 +96,8 @@ private:
   StatusCode print();
   StatusCode finishOutput();
   void summarize();
-  StatusCode report();
-  StatusCode writePage(std::optional<llvm::json::Object> frontier);
+  void report();
+  std::string makePage(std::optional<llvm::json::Object> frontier);
   void explainOverhead(int64_t overhead);
   StatusCode writeEstimate();
   StatusCode writeFrontier();
@@ -118,6 +120,8 @@ private:
   std::string targetName;
   bool isAveraged = false;
   std::chrono::steady_clock::time_point beginTime = std::chrono::steady_clock::now();
+  /// Paths and what will be written there.
+  std::vector<std::pair<std::string, std::string>> sides;
   std::optional<llvm::json::Array> techniques; ///< for the report, when they were compared
   int64_t smallestBytes = 0;                   ///< of all forms that were tried, when none fits
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -63,28 +63,40 @@ void Compilation::addTechniques(llvm::json::Object &facts) const {
     facts["techniques"] = llvm::json::Array(*techniques);
 }
 
-StatusCode Compilation::report() {
+void Compilation::report() {
   if (options.explain)
     llvm::errs() << mlir::memopt::explainPlan(*module);
   if (!options.reportPath.empty()) {
     llvm::json::Object facts = mlir::memopt::describePlan(*module);
     addTechniques(facts);
-    StatusCode code = writeText(
-        options.reportPath, llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str());
-    if (code != StatusCode::Ok)
-      return code;
+    sides.emplace_back(options.reportPath,
+                       llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str());
   }
-  return writePage(std::nullopt);
+  if (!options.pagePath.empty())
+    sides.emplace_back(options.pagePath, makePage(std::nullopt));
 }
 
-/// Of the module as it is planned, when it is asked for.
-StatusCode Compilation::writePage(std::optional<llvm::json::Object> frontier) {
-  if (options.pagePath.empty())
-    return StatusCode::Ok;
+/// A full disk says nothing against the package, which is there by now.
+StatusCode Compilation::writeSides() {
+  StatusCode result = StatusCode::Ok;
+  std::string first;
+  for (const auto &[path, text] : sides) {
+    StatusCode code = writeText(path, text);
+    if (result != StatusCode::Ok || code == StatusCode::Ok)
+      continue;
+    result = code;
+    first = errors.last;
+  }
+  if (result != StatusCode::Ok)
+    errors.last = std::move(first);
+  return result;
+}
+
+/// Of the module as it is planned.
+std::string Compilation::makePage(std::optional<llvm::json::Object> frontier) {
   mlir::memopt::PlanPageOptions page = describePage();
   page.frontier = std::move(frontier);
-  return writeText(options.pagePath, mlir::memopt::makePlanPage(mlir::memopt::PlanPageProgram{
-                                         "", *module, std::move(page)}));
+  return mlir::memopt::makePlanPage(mlir::memopt::PlanPageProgram{"", *module, std::move(page)});
 }
 
 mlir::memopt::PlanPageOptions Compilation::describePage() const {

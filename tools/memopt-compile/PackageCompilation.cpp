@@ -34,13 +34,12 @@ int PackageCompilation::run() {
 
 StatusCode PackageCompilation::compile() {
   for (auto step :
-       {&PackageCompilation::prepare, &PackageCompilation::plan, &PackageCompilation::report,
-        &PackageCompilation::drawPage, &PackageCompilation::write})
+       {&PackageCompilation::prepare, &PackageCompilation::plan, &PackageCompilation::write})
     if (StatusCode code = (this->*step)(); code != StatusCode::Ok)
       return code;
   if (!request.programs.front().options->isQuiet)
     summarize();
-  return StatusCode::Ok;
+  return writeSides();
 }
 
 /// Says which program it was.
@@ -211,10 +210,23 @@ static llvm::json::Object describeInputs(ModuleOp planned) {
   return shapes;
 }
 
+/// A full disk says nothing against the package, which is there by now.
+StatusCode PackageCompilation::writeSides() {
+  for (const auto &compilation : compilations)
+    if (StatusCode code = compilation->writeSides(); code != StatusCode::Ok)
+      return code;
+  for (const auto &[path, text] :
+       {std::pair(request.reportPath, report), std::pair(request.pagePath, page)})
+    if (!path.empty())
+      if (::memopt::Status status = ::memopt::writeFileAtomically(path, text); !status.isOk()) {
+        errors.last = status.getMessage();
+        return status.getCode();
+      }
+  return StatusCode::Ok;
+}
+
 /// The largest plan, with all of them beneath it.
-StatusCode PackageCompilation::report() {
-  if (request.reportPath.empty())
-    return StatusCode::Ok;
+std::string PackageCompilation::describe() {
   llvm::json::Object facts = mlir::memopt::describePlan(compilations[findLargest()]->getModule());
   llvm::json::Array programs;
   for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations)) {
@@ -226,29 +238,23 @@ StatusCode PackageCompilation::report() {
     programs.push_back(std::move(own));
   }
   facts["programs"] = std::move(programs);
-  std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str();
-  ::memopt::Status status = ::memopt::writeFileAtomically(request.reportPath, text);
-  if (!status.isOk())
-    errors.last = status.getMessage();
-  return status.getCode();
+  return llvm::formatv("{0:2}\n", llvm::json::Value(std::move(facts))).str();
 }
 
 /// The plans of all programs on one page, by their names.
-StatusCode PackageCompilation::drawPage() {
-  if (request.pagePath.empty())
-    return StatusCode::Ok;
+std::string PackageCompilation::drawPage() {
   std::vector<mlir::memopt::PlanPageProgram> programs;
   for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
     programs.push_back({program.name, compilation->getModule(), compilation->describePage()});
   llvm::outs().flush(); // the path may be that of the same file
-  ::memopt::Status status =
-      ::memopt::writeFileAtomically(request.pagePath, mlir::memopt::makePlanPage(programs));
-  if (!status.isOk())
-    errors.last = status.getMessage();
-  return status.getCode();
+  return mlir::memopt::makePlanPage(programs);
 }
 
 StatusCode PackageCompilation::write() {
+  if (!request.reportPath.empty())
+    report = describe();
+  if (!request.pagePath.empty())
+    page = drawPage();
   std::vector<mlir::memopt::ProgramToWrite> programs;
   for (auto [program, compilation] : llvm::zip_equal(request.programs, compilations))
     programs.push_back(compilation->describeProgram(program.name));

@@ -37,8 +37,9 @@ private:
   StatusCode readState();
   StatusCode plan();
   StatusCode write();
-  StatusCode report();
-  StatusCode drawPage();
+  StatusCode writeSides();
+  std::string describe();
+  std::string drawPage();
   void summarize();
   mlir::memopt::StateProgram describeState(size_t number);
   std::vector<mlir::memopt::StateProgram> listStates();
@@ -50,6 +51,7 @@ private:
   ErrorCollector errors;
   std::vector<std::unique_ptr<Compilation>> compilations; ///< by program
   mlir::OwningOpRef<mlir::ModuleOp> state;                ///< that is given
+  std::string report, page;                               ///< of what is planned
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 };
 

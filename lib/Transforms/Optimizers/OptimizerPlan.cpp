@@ -180,6 +180,8 @@ readSettings(const Optimizer &optimizer, ArrayRef<std::pair<std::string, std::st
 // Options of the plan itself
 //===----------------------------------------------------------------------===//
 
+static constexpr StringLiteral kStepCount = "step-count", kOwnCount = "own";
+
 static const OptimizerOption *findPlanOption(StringRef name) {
   static const OptimizerOption all[] = {
       {"optim-bits",
@@ -204,6 +206,17 @@ static const OptimizerOption *findPlanOption(StringRef name) {
        OptimizerOption::Number,
        {1}},
       {"maximize", "[on|off]", "updates go up the gradient, not down", OptimizerOption::Flag, {0}},
+      {"step-count",
+       "shared|own",
+       "shared: updates are numbered as the run's steps; own: each parameter counts its own, as "
+       "one "
+       "that joins a run later needs",
+       OptimizerOption::Choice,
+       {},
+       0,
+       0,
+       false,
+       {"shared", kOwnCount}},
       {"hyperparameters",
        "constants|inputs|host",
        "inputs: momentum, betas, weight decay and --max-grad-norm are variables that a host may "
@@ -244,11 +257,11 @@ static const OptimizerOption *findPlanOption(StringRef name) {
   return found == std::end(all) ? nullptr : found;
 }
 static constexpr StringLiteral kPlanOptions[] = {
-    "optim-bits",      "min-8bit-size", "norm-decay-mult", "bias-decay-mult",
-    "flat-decay-mult", "maximize",      "hyperparameters", "ema-decay",
-    "ema-warmup",      "ema-uniform",   "ema-start",       "ema-every"};
+    "optim-bits",  "min-8bit-size", "norm-decay-mult", "bias-decay-mult", "flat-decay-mult",
+    "maximize",    kStepCount,      "hyperparameters", "ema-decay",       "ema-warmup",
+    "ema-uniform", "ema-start",     "ema-every"};
 /// Options of the plan that a group may have otherwise; it may have all options of optimizers.
-static constexpr StringLiteral kGroupKeys[] = {"optim-bits", kMaximize};
+static constexpr StringLiteral kGroupKeys[] = {"optim-bits", kMaximize, kStepCount};
 
 static std::string listOptimizers(StringRef separator) {
   return llvm::join(
@@ -304,10 +317,10 @@ std::vector<OptimizerOptionRow> OptimizerPlan::getOptionRows() {
     rows.push_back(
         {name.str(), option.metavariable.str(), writeInitial(option), option.help.str()});
   }
-  rows.push_back(
-      {"param-group", "GLOB,...:KEY=VALUE,...", "",
-       "optimizer, optim-bits, maximize and options of the optimizer, for these parameters; "
-       "repeatable, the first match wins"});
+  rows.push_back({"param-group", "GLOB,...:KEY=VALUE,...", "",
+                  "optimizer, optim-bits, maximize, step-count and options of the optimizer, for "
+                  "these parameters; "
+                  "repeatable, the first match wins"});
   return rows;
 }
 
@@ -677,6 +690,8 @@ llvm::Expected<ParameterUpdate> OptimizerPlan::chooseOne(const ParameterInfo &pa
     settings->setNumbers(Update::kStateBits, {4});
   if (const std::string *word = findWord(own, kMaximize); word && *word != "off")
     settings->setNumbers(kMaximize, {1});
+  if (const std::string *word = findWord(own, kStepCount))
+    update.hasOwnCount = *word == kOwnCount;
   update.settings = std::move(*settings);
   return update;
 }
@@ -701,8 +716,9 @@ OptimizerPlan::choose(ArrayRef<ParameterInfo> parameters) const {
       return update.takeError();
     updates.push_back(std::move(*update));
   }
+  // A host program names all that its groups have, with what the loss does not reach.
   for (auto [glob, isUsed] : llvm::zip_equal(globs, used))
-    if (!isUsed)
+    if (!isUsed && !isSetByHost())
       return invalid("--param-group: no trainable parameter matches '" + glob + "'" +
                      describeNearest(glob, getNames(parameters), "parameters"));
   bool hasState = llvm::any_of(llvm::zip_equal(parameters, updates), [](auto pair) {

@@ -16,7 +16,8 @@
 // computes is left in @gradient_norm, and a limit of infinity does nothing else. The learning rate
 // and the step's number are variables that the runtime writes, so that a schedule needs no other
 // program: @lr, and @lr.1, @lr.2, ... for groups of parameters with a rate of their own, each with
-// the rate that it starts from as initial value. With `hyperparameters=inputs` among the settings,
+// the rate that it starts from as initial value. A parameter with a count of its own
+// (`step-count=own`) numbers its updates by @optimizer.step.PARAMETER, which is state. With `hyperparameters=inputs` among the settings,
 // momentum, betas, weight decay and the limit of clipping are such variables, too:
 // @hyperparameter.momentum, @hyperparameter.beta1, ..., and @hyperparameter.momentum.1, ... for the
 // parameters of @lr.1.
@@ -86,9 +87,14 @@ private:
   /// A hyperparameter that the runtime writes; `rate` tells the parameters' group.
   FailureOr<Value> readInput(Location loc, const HyperparameterInput &input, Value rate);
   /// Declares one tensor of the optimizer's state and reads it.
+  FailureOr<ReadOp> declareState(VariableOp parameter, const StateTensor &tensor,
+                                 RankedTensorType whole);
+  /// The same of what the update reads and writes.
   LogicalResult readState(VariableOp parameter, const StateTensor &tensor, RankedTensorType whole);
+  /// The number of a parameter's update, from 1.
+  FailureOr<Value> countUpdate(VariableOp parameter, const ParameterUpdate &choice);
   RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
-  Value read(VariableOp variable, Location loc);
+  ReadOp read(VariableOp variable, Location loc);
   void write(Value value, StringRef variable, Location loc);
   template <typename OpTy, typename... Args> OpTy create(Location loc, Args &&...args);
 
@@ -126,7 +132,7 @@ static void declare(ModuleOp module, SymbolTable &symbols, VariableOp variable) 
   symbols.insert(variable, place);
 }
 
-Value UpdateBuilder::read(VariableOp variable, Location loc) {
+ReadOp UpdateBuilder::read(VariableOp variable, Location loc) {
   return create<ReadOp>(loc, variable.getTensorType(), FlatSymbolRefAttr::get(variable));
 }
 
@@ -158,7 +164,7 @@ FailureOr<Value> UpdateBuilder::readHyperparameter(Location loc, StringRef name,
   if (variable.getTensorType() != type)
     return variable.emitOpError() << "has type " << variable.getTensorType()
                                   << ", but the optimizer expects " << type;
-  return read(variable, loc);
+  return Value(read(variable, loc));
 }
 
 LogicalResult UpdateBuilder::readHyperparameters(Location loc, double rate) {
@@ -298,8 +304,8 @@ Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
   return shard;
 }
 
-LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor,
-                                       RankedTensorType whole) {
+FailureOr<ReadOp> UpdateBuilder::declareState(VariableOp parameter, const StateTensor &tensor,
+                                              RankedTensorType whole) {
   std::string name = ("optimizer." + tensor.name + "." + parameter.getSymName()).str();
   if (Operation *other = symbols.lookup(name))
     return other->emitOpError() << "has the name of optimizer state of '" << parameter.getSymName()
@@ -311,9 +317,32 @@ LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &
   if (shardRanks > 1 && tensor.type.getRank() != 0) // a single number is the same for all
     variable.setShardAttr(ShardAttr::getOf(whole, shardRanks));
   declare(module, symbols, variable);
-  state.push_back(read(variable, parameter.getLoc()));
-  slots.push_back(*variable.getSlot());
+  return read(variable, parameter.getLoc());
+}
+
+LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor,
+                                       RankedTensorType whole) {
+  FailureOr<ReadOp> old = declareState(parameter, tensor, whole);
+  if (failed(old))
+    return failure();
+  state.push_back(*old);
+  slots.push_back(*symbols.lookup<VariableOp>(old->getVariable()).getSlot());
   return success();
+}
+
+FailureOr<Value> UpdateBuilder::countUpdate(VariableOp parameter, const ParameterUpdate &choice) {
+  if (!choice.hasOwnCount)
+    return stepNumber;
+  auto type = RankedTensorType::get({}, builder.getI64Type());
+  FailureOr<ReadOp> old = declareState(parameter, {"step", type, 0.0}, type);
+  if (failed(old))
+    return failure();
+  Location loc = parameter.getLoc();
+  Value one = createSplat(builder, loc, type, 1);
+  setPhase(one.getDefiningOp(), Phase::Optimizer);
+  Value number = create<arith::AddIOp>(loc, *old, one);
+  write(number, old->getVariable(), loc);
+  return number;
 }
 
 FailureOr<Value> UpdateBuilder::round(VariableOp parameter, Value updated) {
@@ -353,8 +382,8 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
   for (const auto &[tensor, ofWhole] : llvm::zip_equal(getTensors(own), getTensors(info)))
     if (failed(readState(parameter, tensor, ofWhole.type)))
       return failure();
-  FailureOr<Value> rate = readRate(loc, choice.rate);
-  if (failed(rate))
+  FailureOr<Value> rate = readRate(loc, choice.rate), number = countUpdate(parameter, choice);
+  if (failed(rate) || failed(number))
     return failure();
   SmallVector<Value> operands(state);
   SmallVector<StringRef> inputNames;
@@ -372,7 +401,7 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
     gradient = create<arith::NegFOp>(loc, gradient);
   auto step = create<OptimizerStepOp>(
       loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), old,
-      gradient, *rate, stepNumber, operands, builder.getStringAttr(choice.optimizer->getName()),
+      gradient, *rate, *number, operands, builder.getStringAttr(choice.optimizer->getName()),
       builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()),
       inputNames.empty() ? ArrayAttr() : builder.getStrArrayAttr(inputNames));
   Value part = step.getNewParameter(), updated = part;

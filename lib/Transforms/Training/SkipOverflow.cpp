@@ -138,12 +138,15 @@ Value OverflowSkipper::areAllFinite() {
   return all;
 }
 
-/// Updates are numbered without the steps that were skipped.
+/// Updates that are numbered as the steps are so without those that were skipped; a count of a
+/// parameter's own is state, which such a step leaves as it was.
 void OverflowSkipper::countUpdates() {
   auto count = scalar(builder.getI64Type());
   declare(kSkipped, builder.getI64Type());
   Value before = read(kSkipped, count), updates;
   for (auto update : step.getBody().getOps<OptimizerStepOp>()) {
+    if (!update.getStep().getDefiningOp<ReadOp>())
+      continue;
     if (!updates) {
       OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPoint(update);

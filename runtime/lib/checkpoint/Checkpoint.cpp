@@ -306,6 +306,46 @@ static std::vector<std::string> getOptimizerNames(const VariableSpec &variable,
   return names;
 }
 
+/// What the names of counts begin with that parameters have of their own updates.
+static constexpr std::string_view ownCountPrefix = "optimizer.step.";
+static bool isOwnCount(std::string_view name) {
+  return name.substr(0, ownCountPrefix.size()) == ownCountPrefix;
+}
+
+static StatusOr<int64_t> readCount(const SafetensorsFile &file, const SafetensorsEntry &entry) {
+  int64_t count = 0;
+  if (entry.dtype != DType::I64 || !entry.shape.empty())
+    return badInput("is " + toString(entry.dtype, entry.shape) + ", expected i64[]");
+  MEMOPT_RETURN_IF_ERROR(file.read(entry, 0, &count, sizeof count));
+  return count;
+}
+
+/// The updates of parameters without a count of their own: steps, but for those that were skipped.
+static StatusOr<int64_t> countUpdates(const CheckpointContent &content, const Manifest &manifest) {
+  const VariableSpec *skipped = manifest.findSkippedSteps();
+  const SafetensorsEntry *entry = skipped ? content.optimizer.find(skipped->name) : nullptr;
+  if (!entry)
+    return content.state.step;
+  MEMOPT_ASSIGN_OR_RETURN(int64_t count, readCount(content.optimizer, *entry));
+  return content.state.step - count;
+}
+
+/// A count that the package does not have is of no use where it is that of the rest.
+static Status checkOwnCount(const CheckpointContent &content, const Manifest &manifest,
+                            const std::string &name, const SafetensorsEntry &entry) {
+  MEMOPT_ASSIGN_OR_RETURN(int64_t updates, countUpdates(content, manifest));
+  StatusOr<int64_t> own = readCount(content.optimizer, entry);
+  if (!own.isOk())
+    return own.takeStatus().withContext(quote(name));
+  if (*own == updates)
+    return Status::ok();
+  std::string parameter = name.substr(ownCountPrefix.size());
+  return badInput(quote(parameter) + " has made " + std::to_string(*own) + " updates, and others " +
+                  std::to_string(updates) +
+                  "; the package has one count for both: compile the model with --param-group=" +
+                  parameter + ":step-count=own");
+}
+
 /// State of another optimizer would be dropped, or taken for something else.
 static Status checkOptimizer(const CheckpointContent &content, const Manifest &manifest) {
   const std::string &saved = content.state.optimizer, &ours = manifest.optimizer;
@@ -318,7 +358,11 @@ static Status checkOptimizer(const CheckpointContent &content, const Manifest &m
       for (std::string &name : getOptimizerNames(variable, manifest))
         known.insert(std::move(name));
   for (const auto &[name, entry] : content.optimizer.entries())
-    if (!known.count(name))
+    if (known.count(name))
+      continue;
+    else if (isOwnCount(name))
+      MEMOPT_RETURN_IF_ERROR(checkOwnCount(content, manifest, name, entry));
+    else
       return badInput(quote(content.optimizer.getPath()) + " has " + quote(name) +
                       ", which the package does not have: it is of another optimizer, or of other "
                       "trained parameters");
@@ -346,6 +390,17 @@ static Status fillModel(const SafetensorsFile &model, Session &session,
   return Status::ok();
 }
 
+/// Of the optimizer. A count that the file leaves out is that of the rest.
+static Status loadState(const CheckpointContent &content, const VariableSpec &variable,
+                        Session &session) {
+  const Manifest &manifest = session.getManifest();
+  std::vector<std::string> names = getOptimizerNames(variable, manifest);
+  if (!isOwnCount(variable.name) || findEntry(content.optimizer, names, ""))
+    return loadVariable(content.optimizer, variable, names, "", session);
+  MEMOPT_ASSIGN_OR_RETURN(int64_t updates, countUpdates(content, manifest));
+  return session.writeTensor(variable, &updates);
+}
+
 static Status fillVariables(const CheckpointContent &content, Session &session) {
   const Manifest &manifest = session.getManifest();
   bool isTraining = manifest.mode == "train";
@@ -354,8 +409,7 @@ static Status fillVariables(const CheckpointContent &content, Session &session) 
   MEMOPT_RETURN_IF_ERROR(fillModel(content.model, session, isOptimizerVariable));
   for (const VariableSpec &variable : manifest.variables)
     if (isTraining && isOptimizerVariable(variable))
-      MEMOPT_RETURN_IF_ERROR(loadVariable(content.optimizer, variable,
-                                          getOptimizerNames(variable, manifest), "", session));
+      MEMOPT_RETURN_IF_ERROR(loadState(content, variable, session));
   return Status::ok();
 }
 

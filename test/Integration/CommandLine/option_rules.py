@@ -100,7 +100,7 @@ COMPILE = {
                              ("--activation-checkpointing", "segments:2"), ("--optimizer", "adam"), ("--lr", 1),
                              ("--weight-decay", 1), ("--optim-bits", 16), ("--param-group", "a:lr=1"), ("--norm-decay-mult", 0),
                              ("--bias-decay-mult", 0), ("--flat-decay-mult", 0), ("--ema-decay", 0.9), ("--ema-uniform", "on"),
-                             ("--maximize", "on"))},
+                             ("--maximize", "on"), ("--step-count", "own"))},
     "--machine-profile": (["--machine-profile=x", "--target=cuda", "--target-features=h100"], "--machine-profile is for --target=cpu"),
     "--reference": (["--reference", "--target=cuda", "--target-features=h100"], "--reference is for --target=cpu"),
     "--run-threads": (["--run-threads=1", "--target=cuda", "--target-features=h100"], "--run-threads is for --target=cpu"),

@@ -246,6 +246,22 @@ def a_package_has_no_room():
     assert os.listdir(DISK) == ["p.memopt"], os.listdir(DISK)
 
 
+def a_report_has_no_room():
+    """The package is there, whole; so it is of several programs."""
+    mount(64 * KIB)
+    fill()
+    package, listed = FOLDER / "reported.memopt", FOLDER / "programs.json"
+    listed.write_text(json.dumps({"programs": [{"name": name, "model": f"{FIXTURE}/model.pt2", "options": [f"--batch-size={size}"]}
+                                               for name, size in (("a", 32), ("b", 8))]}))
+    for option in (f"--report={DISK}/r.json", f"--html={DISK}/p.html"):
+        for source in (FIXTURE / "model.pt2", f"--programs={listed}"):
+            shutil.rmtree(package, ignore_errors=True)
+            done = processes.run("memopt-compile", source, "-o", package, "--quiet", "--optimizer=adamw", option, code=3)
+            assert "No space left on device" in done.stderr and str(DISK) in done.stderr, done.stderr
+            assert os.listdir(DISK) == ["filler"], os.listdir(DISK)
+            train(package=package)
+
+
 def a_temporary_folder_has_no_room():
     mount(64 * KIB)
     fill()
@@ -280,7 +296,7 @@ def main():
         compile_package(FOLDER / f"{name}.memopt", "--optimizer=adamw", *options)
     train(f"--save={FOLDER}/clean3", "--quiet")
     cases = [no_room_is_said_before_the_first_step, a_disk_becomes_full, a_disk_has_no_more_names,
-             ranks_share_a_full_disk, side_outputs_have_no_room, a_log_has_room_again, a_package_has_no_room, a_temporary_folder_has_no_room,
+             ranks_share_a_full_disk, side_outputs_have_no_room, a_log_has_room_again, a_package_has_no_room, a_report_has_no_room, a_temporary_folder_has_no_room,
              a_cache_has_no_room, values_on_disk_have_no_room]
     for case in cases:
         if len(sys.argv) < 4 or case.__name__ in sys.argv[3:]:

@@ -163,13 +163,15 @@ def parameters():
     def both(model):
         return torch.optim.AdamW([{"params": model.inner[0].parameters()}, {"params": model.inner[2].parameters(), "lr": 0.1}], 0.03)
     compare(lambda model, optimizer: optimizer.param_groups.pop() and None, "groups", both)
-    # Adam counts the steps of each parameter, a program those of all.
+    # State that was not kept from the start.
     model = make()
-    optimizer = torch.optim.Adam(model.inner[2].parameters())
+    optimizer = torch.optim.Adam(model.parameters())
     step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=optimizer, new_shapes="compile")
     step(make_data())
-    optimizer.add_param_group({"params": list(model.inner[0].parameters())})
-    refuses(memopt.BadInput, ["inner.0.weight", "0 steps of Adam"], step, make_data())
+    optimizer.param_groups[0]["amsgrad"] = True
+    refuses(memopt.BadInput, ["inner.0.weight", "1 updates without the state 'max_exp_avg_sq'", "new optimizer"], step, make_data())
+    step.sync()
+    refuses(memopt.BadInput, ["1 updates without the state 'max_exp_avg_sq'"], memopt.compile, model, F.cross_entropy, make_data(), optimizer)
 
 
 def thawed_state():

@@ -7,6 +7,9 @@
 // RUN:   | FileCheck %s --check-prefix=BITS8
 // RUN: memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam optim-bits=16'" | FileCheck %s --check-prefix=BITS16
 // RUN: memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adafactor'" | FileCheck %s --check-prefix=FACTOR
+// RUN: memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam param-group=fc.bias:step-count=own'" | FileCheck %s --check-prefix=COUNT
+// RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam step-count=each'" 2>&1 | FileCheck %s --check-prefix=COUNTS
+// RUN: memopt-opt %s --memopt-insert-optimizer="settings='hyperparameters=host param-group=fc.*,nothing.*:lr=1'" | FileCheck %s --check-prefix=HOST
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='param-group=fc.*,nothing.*:lr=1'" 2>&1 | FileCheck %s --check-prefix=UNUSED
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optim-bits=8'" 2>&1 | FileCheck %s --check-prefix=STATELESS
 // RUN: not memopt-opt %s --memopt-insert-optimizer="settings='optimizer=adam-mini'" 2>&1 | FileCheck %s --check-prefix=HEADS
@@ -88,3 +91,17 @@ func.func @train_step(%a: tensor<16x16xf32>, %b: tensor<16xf32>, %c: tensor<16xf
   memopt.gradient %h, @q_proj.weight : tensor<16x20xf32>
   return %rows : tensor<3x16xf32>
 }
+
+// A count of its own is state of the parameter, and the number of its update.
+
+// COUNT: memopt.variable @optimizer.step.fc.bias : tensor<i64> role <optimizer_state> {init_value = 0.000000e+00 : f64{{.*}}of = @fc.bias, slot = "step"
+// COUNT-NOT: @optimizer.step.norm
+// COUNT: %[[STEP:.*]] = memopt.read @step {
+// COUNT: memopt.optimizer_step %{{.*}}, %arg0, %{{[^,]*}}, %[[STEP]],
+// COUNT: %[[BEFORE:.*]] = memopt.read @optimizer.step.fc.bias
+// COUNT: %[[NUMBER:.*]] = arith.addi %[[BEFORE]]
+// COUNT: memopt.write %[[NUMBER]], @optimizer.step.fc.bias
+// COUNT: memopt.optimizer_step %{{.*}}, %arg1, %{{[^,]*}}, %[[NUMBER]],
+// COUNT: memopt.optimizer_step %{{.*}}, %arg2, %{{[^,]*}}, %[[STEP]],
+// COUNTS: --step-count expects shared, own, found 'each'
+// HOST: memopt.optimizer_step

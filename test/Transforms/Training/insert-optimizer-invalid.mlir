@@ -41,7 +41,7 @@
 // WIDTH: error: --optim-bits expects 32, 16, 8, 4, found '2'
 // SIZE: error: --min-8bit-size needs --optim-bits=8 or 4
 // GROUP: error: --param-group expects GLOB,...:KEY=VALUE,..., found '*.bias'
-// KEY: error: --param-group sets optimizer, optim-bits, maximize or an option of an optimizer, found 'ema-decay=0.5' in '*:ema-decay=0.5'
+// KEY: error: --param-group sets optimizer, optim-bits, maximize, step-count or an option of an optimizer, found 'ema-decay=0.5' in '*:ema-decay=0.5'
 // UP: error: --maximize expects on or off, found 'yes'
 // ETAS: error: --etas expects a number between 0 and 1, and one above 1
 // GROUPOPTION: error: --param-group=...:weight-decay=1: sm3 has no such option

@@ -25,10 +25,11 @@ import torch
 from torch import nn
 
 from .errors import BadInput, Unavailable
-from .optimizers import (Counterpart, count_steps, find_counterpart, make_torch_state, name_numbers, number_parameters)
+from .optimizers import Counterpart, find_counterpart, make_torch_state, name_numbers, number_parameters
 from .runtime import write_checkpoint_files
+from .step_counts import OWN_COUNT, count_updates, find_own_counts, read_own_counts, share_count
 
-__all__ = ["read_checkpoint", "write_checkpoint"]
+__all__ = ["find_own_counts_of", "read_checkpoint", "write_checkpoint"]
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 #: Of the scale of the loss, which PyTorch keeps in a torch.amp.GradScaler.
@@ -117,11 +118,11 @@ def _read_slots(path: pathlib.Path, counterpart: Counterpart, model: nn.Module,
     for name, tensor in tensors.items():
         if name.partition(".")[0] == _SCALE:
             continue
-        front = next((f"optimizer.{slot}." for slot in counterpart.state if name.startswith(f"optimizer.{slot}.")), None)
-        if front is None or not tensor.is_floating_point():
+        front = next((f"optimizer.{slot}." for slot in (OWN_COUNT, *counterpart.state) if name.startswith(f"optimizer.{slot}.")), None)
+        if front is None or not (tensor.is_floating_point() or front == f"optimizer.{OWN_COUNT}."):
             raise BadInput(f"'{path}' has '{name}', a form of {counterpart.name}'s state that torch.optim does not have: "
                            "state in 8 bits (--optim-bits=8) stays in memopt")
-        places[name] = (counterpart.state[front.split(".")[1]], name.removeprefix(front))
+        places[name] = ({OWN_COUNT: "step", **counterpart.state}[front.split(".")[1]], name.removeprefix(front))
     parameters = dict(model.named_parameters(remove_duplicate=False))
     fronts = _list_fronts(parameter for _, parameter in places.values())
     front = max(fronts, key=lambda front: sum(parameter.startswith(front) and parameter.removeprefix(front) in parameters
@@ -158,6 +159,15 @@ def read_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: torc
     return {"model": _read_model(folder, model, "base" in state), "optimizer": result, "step": state["step"]}
 
 
+def find_own_counts_of(folder: str | os.PathLike, parameters: Mapping[str, nn.Parameter]) -> set[nn.Parameter]:
+    """The parameters that have had another number of updates in a checkpoint than others; of a folder that is none, nothing."""
+    try:
+        folder = _resolve(pathlib.Path(folder))
+        return set(read_own_counts(_find(folder, _OPTIMIZER), _read_state(folder)["step"], parameters))
+    except (BadInput, OSError, ValueError, KeyError, IndexError, TypeError):
+        return set()  # the runtime says what is wrong
+
+
 # ----------------------------------------------------------------------------------------------------------
 # To memopt
 # ----------------------------------------------------------------------------------------------------------
@@ -179,9 +189,10 @@ def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: tor
     """Writes the state of model and optimizer as a checkpoint, from which `memopt-run --load` and `Step.load` go on.
 
     Names are the model's own. The data begins anew, and the rate is that of the optimizer's first group. The rates of
-    further groups are not written: `memopt-run` refuses to go on with them, `Step.load` takes them from its optimizer. Refused: an
-    optimizer without a counterpart, one that has made no step, parameters that have made different numbers of steps, and a
-    folder that a run saves to now. A failure, a full disk say, leaves the checkpoint that was there.
+    further groups are not written: `memopt-run` refuses to go on with them, `Step.load` takes them from its optimizer.
+    Parameters that have had fewer updates than others have a count of their own in it (`--param-group=NAME:step-count=own`).
+    Refused: an optimizer without a counterpart, one that has made no step, and a folder that a run saves to now. A failure, a
+    full disk say, leaves the checkpoint that was there.
     """
     folder, counterpart = pathlib.Path(folder), find_counterpart(optimizer)
     names = {parameter: name for name, parameter in reversed(list(model.named_parameters(remove_duplicate=False)))}
@@ -191,11 +202,14 @@ def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: tor
     if not state and counterpart.counts_steps:
         raise BadInput("the optimizer has made no step with the model: there is no state to write; begin with "
                        "memopt-run --weights=FILE")
-    steps = count_steps(state, state)
+    counts = count_updates(state, state)
     tensors = {f"optimizer.{slot}.{names[parameter]}": entry[key].to(_get_state_type(counterpart, key, parameter))
                for parameter, entry in state.items() for slot, key in counterpart.state.items()
                if torch.is_tensor(entry.get(key))}
-    run = _describe_run(counterpart, optimizer, steps if steps is not None else int(bool(state)))
+    if counterpart.counts_steps:
+        tensors.update({f"optimizer.{OWN_COUNT}.{names[parameter]}": torch.tensor(counts[parameter])
+                        for parameter in find_own_counts(counts)})
+    run = _describe_run(counterpart, optimizer, share_count(counts))
     folder.parent.mkdir(parents=True, exist_ok=True)
     on_host = lambda tensors: {name: value.detach().cpu() for name, value in tensors.items() if torch.is_tensor(value)}
     write_checkpoint_files(folder, on_host(model.state_dict()), on_host(tensors), json.dumps(run))

@@ -21,10 +21,11 @@ import torch
 from . import optim
 from .errors import BadInput, Refused
 from .runtime import Session
+from .step_counts import OWN_COUNT, count_updates, find_own_counts, get_shared_count, set_shared_count, share_count
 from .watching.hooks import HookWatch
 from .watching.watch import Backoff, Watch
 
-__all__ = ["Counterpart", "OptimizerOptions", "count_steps", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
+__all__ = ["Counterpart", "OptimizerOptions", "find_counterpart", "find_slots", "make_torch_state", "number_parameters",
            "read_optimizer_state", "unwrap_optimizer", "write_optimizer_state"]
 
 
@@ -87,6 +88,7 @@ _IMPLEMENTATION = {"params", "lr", "foreach", "fused", "capturable", "muon", "ma
 #: What the program reads in each step: keys of groups, and the names of their numbers as inputs.
 _INPUTS: dict[str, tuple[str, ...]] = {"momentum": ("momentum",), "betas": ("beta1", "beta2"), "weight_decay": ("weight_decay",)}
 _INPUT_PREFIX = "hyperparameter."
+_OWN = "own"
 
 
 def name_input(name: str, rate: str) -> str:
@@ -172,22 +174,39 @@ class OptimizerOptions:
     """What an optimizer says of the step, read off it once.
 
     `parameters` are the model's, by all of their names in the program; `read` has the names that the program reads, of
-    which tied parameters have one.
+    which tied parameters have one. Parameters in `own_counts` count their updates themselves; by default those whose updates
+    the optimizer's state counts otherwise than others'.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.nn.Parameter],
-                 read: Collection[str]):
+                 read: Collection[str], own_counts: Collection[torch.nn.Parameter] | None = None):
         self.optimizer, self.parameters = optimizer, parameters
         self.names = {parameter: name for name, parameter in parameters.items() if name in read}
         self.counterpart = find_counterpart(optimizer)
         self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
         self._mark_groups()
+        self.own_counts = self.find_own_counts(optimizer.state) if own_counts is None else frozenset(own_counts)
+
+    @property
+    def counts_updates(self) -> bool:
+        """Whether it matters how many there were."""
+        return self.counterpart.counts_steps or any(group.get("dampening") for group in self.optimizer.param_groups)
+
+    def find_own_counts(self, state: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> frozenset[torch.nn.Parameter]:
+        """The parameters that need a count of their own, behind the updates of `optimizer.state`."""
+        return find_own_counts(count_updates(state, self.trained)) if self.counts_updates else frozenset()
+
+    def has_counts_for(self, state: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> bool:
+        """Whether parameters without a count of their own have had equally many updates."""
+        shared = [parameter for parameter in self.trained if parameter not in self.own_counts]
+        return not self.counts_updates or len(set(count_updates(state, shared).values())) <= 1
 
     def _mark_groups(self) -> None:
         """What `hold` compares."""
         self.held = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         self._counts = [len(group["params"]) for group in self.optimizer.param_groups]
         self._identities, self._flags = list(map(id, self.held)), list(map(_needs_gradient, self.held))
+        self.trained = [parameter for parameter, needed in zip(self.held, self._flags) if needed and parameter in self.names]
         #: All of `hold` but the hooks.
         self.watch, self.is_all, self._looks = Watch(), True, Backoff()
         self._hooks = HookWatch([("the optimizer", self.optimizer)])
@@ -275,15 +294,19 @@ class OptimizerOptions:
         words += [f"--{key.replace('_', '-')}={_write(value)}" for key, value in self._settings[0].items()]
         for number, group in enumerate(self.optimizer.param_groups):
             keys = self._write_group(number)
-            if not keys:
-                continue
-            found = sorted(self.names[p] for p in group["params"] if p in self.names and p.requires_grad)
-            wrong = [name for name in found if not re.fullmatch(r"[\w.\-]+", name)]
-            if wrong:
-                raise Refused(f"the parameter's name '{wrong[0]}' cannot be written in a group; use letters, digits and _")
-            # One argument of a process holds 128 KiB.
-            words += [f"--param-group={','.join(found[i:i + 500])}:{keys}" for i in range(0, len(found), 500)]
+            trained = [parameter for parameter in group["params"] if parameter in self.names and parameter.requires_grad]
+            own = [parameter for parameter in trained if parameter in self.own_counts]
+            words += self._write_words(own, [*keys, f"step-count={_OWN}"])
+            words += self._write_words([parameter for parameter in trained if parameter not in self.own_counts], keys)
         return words
+
+    def _write_words(self, parameters: Iterable[torch.nn.Parameter], keys: Sequence[str]) -> list[str]:
+        names = sorted(self.names[parameter] for parameter in parameters) if keys else []
+        wrong = [name for name in names if not re.fullmatch(r"[\w.\-]+", name)]
+        if wrong:
+            raise Refused(f"the parameter's name '{wrong[0]}' cannot be written in a group; use letters, digits and _")
+        # One argument of a process holds 128 KiB.
+        return [f"--param-group={','.join(names[i:i + 500])}:{','.join(keys)}" for i in range(0, len(names), 500)]
 
     def list_inputs(self, manifest: Mapping) -> list[list[tuple[str, ...]]]:
         """By group and `input_keys`, the variables of the program with these numbers; what nothing reads has none."""
@@ -292,7 +315,7 @@ class OptimizerOptions:
                   for key in self.input_keys] for rate in self.name_rates(manifest)]
         return [[variables if there.issuperset(variables) else () for variables in group] for group in names]
 
-    def _write_group(self, number: int) -> str:
+    def _write_group(self, number: int) -> list[str]:
         """What `--param-group` says of a group; nothing where it is as the first. Values of inputs are written before
         each step, so that of these only counts whether there is a momentum."""
         first, own, keys = self._settings[0], self._settings[number], []
@@ -305,7 +328,7 @@ class OptimizerOptions:
             keys += [f"{key.replace('_', '-')}={_write(own.get(key, False))}" for key in differing]
         if not self.optimizer.param_groups[number].get("muon", True):
             keys.append("optimizer=adamw")
-        return ",".join(keys)
+        return keys
 
     def check_program(self, manifest: Mapping) -> None:
         """Refuses a program that updates a matrix by AdamW where the optimizer would by Muon: the table of an embedding."""
@@ -328,6 +351,10 @@ class OptimizerOptions:
                if variable["role"] == "hyperparameter" and variable["name"].startswith("lr.")}
         base = any(variable["name"] == "lr" for variable in manifest["variables"])
         return ["lr" if base else None, *(own.get(number) for number in range(1, len(self._settings)))]
+
+
+#: Said of state that a program cannot have.
+UNEVEN = "parameters of the optimizer have had different numbers of updates, and the step counts these together"
 
 
 def number_parameters(optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, torch.nn.Parameter]]:
@@ -377,7 +404,7 @@ def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Par
     for variable in session.manifest["variables"]:
         if variable["role"] != "optimizer_state" or variable.get("slot") in ("average", "average_updates"):
             continue
-        key = options.counterpart.state.get(variable.get("slot"))
+        key = "step" if variable.get("slot") == OWN_COUNT else options.counterpart.state.get(variable.get("slot"))
         parameter = options.parameters.get(variable.get("of"))
         if key is None or parameter is None or variable["dtype"] == "i8":
             raise BadInput(f"'{variable['name']}' is kept in {variable['dtype']}, a form that torch.optim does not have; "
@@ -389,23 +416,26 @@ def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Par
 def make_torch_state(optimizer: torch.optim.Optimizer, counterpart: Counterpart,
                      slots: Mapping[torch.nn.Parameter, Mapping[str, torch.Tensor]],
                      steps: int, may_leave_groups: bool = False) -> dict[torch.nn.Parameter, dict[str, Any]]:
-    """`optimizer.state` behind so many steps, from tensors by torch.optim's keys, which it owns from now on.
+    """`optimizer.state` behind so many updates, from tensors by torch.optim's keys, which it owns from now on; a parameter
+    may have its own number among them.
 
     With `may_leave_groups` also of parameters whose group is gone: the optimizer keeps their state, too.
     """
-    if steps == 0:
-        return {}
     state: dict[torch.nn.Parameter, dict[str, Any]] = {}
     groups = {parameter: group for group in optimizer.param_groups for parameter in group["params"]}
     for parameter, values in slots.items():
         if parameter not in groups and not may_leave_groups:
             raise BadInput("there is state of a parameter that the optimizer does not have; make it from the parameters "
                            "that were trained")
-        entry: dict[str, Any] = {"step": torch.tensor(float(steps))} if counterpart.counts_steps else {}
+        count = int(values.get("step", steps))
+        if not count:
+            continue
+        entry: dict[str, Any] = {"step": torch.tensor(float(count))} if counterpart.counts_steps else {}
         for key, value in values.items():
-            entry[key] = value if key in counterpart.numbers else value.to(parameter.dtype)
+            if key != "step":
+                entry[key] = value if key in counterpart.numbers else value.to(parameter.dtype)
         if counterpart.name == "asgd":
-            entry["mu"] = torch.tensor(1 / max(1.0, steps - groups.get(parameter, optimizer.defaults)["t0"]))
+            entry["mu"] = torch.tensor(1 / max(1.0, count - groups.get(parameter, optimizer.defaults)["t0"]))
         state[parameter] = entry
     return state
 
@@ -413,47 +443,46 @@ def make_torch_state(optimizer: torch.optim.Optimizer, counterpart: Counterpart,
 def read_optimizer_state(options: OptimizerOptions, session: Session) -> dict[torch.nn.Parameter, dict[str, Any]]:
     """The state as `torch.optim` keeps it in `optimizer.state`: by parameter, tensors of their own.
 
-    The number of steps becomes each parameter's `step`. An optimizer that has made no step has no state.
+    The number of updates becomes each parameter's `step`. What has had none has no state.
     """
     if session.step == 0:
         return {}
     slots = {parameter: {key: as_complex(read_tensor(session.read_variable, variable), parameter) for key, variable in variables.items()}
              for parameter, variables in find_slots(options, session).items()}
-    return make_torch_state(options.optimizer, options.counterpart, slots, session.step, may_leave_groups=True)
+    return make_torch_state(options.optimizer, options.counterpart, slots, get_shared_count(session), may_leave_groups=True)
 
 
-def count_steps(state: Mapping[torch.nn.Parameter, Mapping[str, Any]],
-                parameters: Iterable[torch.nn.Parameter]) -> int | None:
-    """The steps that all parameters have made by `optimizer.state`; None where it counts none."""
-    steps = {int(state[p]["step"]) if "step" in state.get(p, ()) else None for p in parameters} or {None}
-    if len(steps) > 1:
-        raise BadInput(f"parameters of the optimizer have made different numbers of steps ({_list_steps(steps)}); a compiled "
-                       "step has one number for all")
-    return next(iter(steps))
+def check_lack(options: OptimizerOptions, parameter: torch.nn.Parameter, key: str, count: int) -> None:
+    """Refuses state that settings ask for which came behind the first update. PyTorch begins none but SGD's momentum then."""
+    if count and options.counterpart.name != "sgd":
+        raise BadInput(f"'{options.names[parameter].partition('.')[2]}' has had {count} updates without the state '{key}', which the "
+                       f"settings of {type(options.optimizer).__name__} ask for now, and from which PyTorch cannot go on either: set "
+                       "them before the first step, or begin with a new optimizer")
 
 
-def write_optimizer_state(options: OptimizerOptions, session: Session,
-                          state: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> None:
-    """Gives the session the state of `optimizer.state`, and the number of steps that it was made in.
+def write_optimizer_state(options: OptimizerOptions, session: Session, state: Mapping[torch.nn.Parameter, Mapping[str, Any]],
+                          step: int | None = None) -> None:
+    """Gives the session the state of `optimizer.state`, and the number of updates that it was made in; `step` is that of the
+    run, where it is known.
 
     An optimizer without state has made no step, and leaves the session's state as it was initialized. Refused where
-    parameters have made different numbers of steps: the session has one for all.
+    parameters have had different numbers of updates and the program has one count for them.
     """
     if not any(state.values()):
-        session.step = 0
+        set_shared_count(session, 0, step)
         return
+    if not options.has_counts_for(state):
+        raise BadInput(UNEVEN)
     slots = find_slots(options, session)
-    count = count_steps(state, slots)
-    has_state = False
+    counts = count_updates(state, slots)
     for parameter, keys in slots.items():
         given = {key: value for key, value in state.get(parameter, {}).items() if value is not None}
         for key, variable in keys.items():
-            if key in given:
+            if key == "step":
+                write_tensor(session, variable, torch.tensor(counts[parameter]))
+            elif key in given:
                 write_tensor(session, variable, given[key])
-                has_state = True
-    # Where none is counted, state means that this is not the first step.
-    session.step = count if count is not None else int(has_state)
-
-
-def _list_steps(steps: Collection[int | None]) -> str:
-    return ", ".join(sorted("none" if count is None else str(count) for count in steps))
+            else:
+                check_lack(options, parameter, key, counts[parameter])
+    shared = {parameter: count for parameter, count in counts.items() if parameter not in options.own_counts}
+    set_shared_count(session, share_count(shared) if shared else max(session.step, share_count(counts)), step)

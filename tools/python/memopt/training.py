@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from torch import nn
 from .errors import BadInput
 from .plan import Plan
 from .step import Step, make_models
+from .step_counts import count_updates, find_own_counts
 from .steps.prepared import Model
 from .steps.settings import Settings
 from .steps.workspace import Counter, Request, State, Workspace, check_program_name, describe_shape
@@ -72,7 +73,7 @@ class _SharedStep(Step):
     def _name_evaluation(self, example: Mapping[str, torch.Tensor], averaged: bool) -> str:
         return f"{super()._name_evaluation(example, averaged)}-{self._name}"
 
-    def _compile_again(self, change: str) -> None:
+    def _compile_again(self, change: str, own_counts: Collection[nn.Parameter] | None = None) -> None:
         raise BadInput(f"step '{self._name}': {change}; the program has that built in: make the steps again, with "
                        "memopt.compile_steps")
 
@@ -115,6 +116,18 @@ def _share_names(models: Mapping[str, Sequence[Model]]) -> None:
             model.share_names(shared, called)
 
 
+def _share_counts(models: Sequence[Model]) -> None:
+    """Parameters have a count of their own in all programs that train them, or in none; those that some of an optimizer's steps
+    leave out have one."""
+    for optimizer in {id(model.options.optimizer): model.options.optimizer for model in models}.values():
+        own = [model.options for model in models if model.options.optimizer is optimizer]
+        trained = [set(options.trained) for options in own]
+        every = set().union(*trained)
+        counts = own[0].counts_updates and find_own_counts(count_updates(optimizer.state, every)) | (every - every.intersection(*trained))
+        for options in own:
+            options.own_counts = frozenset(counts or ())
+
+
 class Steps(Mapping):
     """Compiled steps by their names, over one state in one arena; `memopt.compile_steps` makes them."""
 
@@ -128,6 +141,7 @@ class Steps(Mapping):
         models = {name: training.make_models(settings.ragged == "pad") for name, training in trainings.items()}
         _share_names(models)
         owners = self._find_owners(models)
+        _share_counts([model for own in models.values() for model in own])
         self._steps: dict[str, _SharedStep] = {}
         for name, own in models.items():
             options = {**settings.options, **trainings[name].options}

@@ -88,6 +88,8 @@ struct ParameterUpdate {
   std::optional<double> rate;
   /// Of state that has the parameter's shape.
   unsigned stateBits = 32;
+  /// Whether its updates have a count of their own, and not that of the run's steps.
+  bool hasOwnCount = false;
   /// What of the settings is no constant of the program.
   std::vector<HyperparameterInput> inputs{};
 };
@@ -118,7 +120,8 @@ public:
   /// Whether these and the rates are placeholders, for which a host program has the numbers.
   bool isSetByHost() const;
 
-  /// Chooses for all trainable parameters. A glob that names none of them is an error.
+  /// Chooses for all trainable parameters. A glob that names none of them is an error, unless a host
+  /// program wrote it.
   llvm::Expected<std::vector<ParameterUpdate>> choose(ArrayRef<ParameterInfo> parameters) const;
 
 private:

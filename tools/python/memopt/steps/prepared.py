@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,7 +95,7 @@ class Model:
     """A model with its loss and optimizer, ready to be compiled."""
 
     def __init__(self, model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None,
-                 targets: Sequence[str] | None, pads: bool = False):
+                 targets: Sequence[str] | None, pads: bool = False, own_counts: Collection[nn.Parameter] | None = None):
         if optimizer is None:
             raise BadInput("a training step needs an optimizer, such as optimizer=torch.optim.SGD(model.parameters(), lr=0.1)")
         if not isinstance(model, nn.Module):
@@ -112,15 +112,16 @@ class Model:
         with _trained_alone(self.module, optimizer):
             self.archive = Archive(self.module, self.example, training=True, pads=pads)
         parameters = dict(self.module.named_parameters(remove_duplicate=False))
-        self.options = OptimizerOptions(optimizer, parameters, self.archive.names)
+        self.options = OptimizerOptions(optimizer, parameters, self.archive.names, own_counts)
         #: Own names of variables, and what they are called where several steps share them.
         self.shared: dict[str, str] = {}
         self.called: dict[str, str] = {}  #: the same for all of the module's names
 
-    def make_again(self, batch: Any = None) -> Model:
-        """As things are now, for batches of another shape if one is given."""
+    def make_again(self, batch: Any = None, own_counts: Collection[nn.Parameter] | None = None) -> Model:
+        """As things are now, for batches of another shape if one is given, and with these parameters' own counts of updates."""
         model, loss_fn, example, optimizer, targets, pads = self._made_from
-        return Model(model, loss_fn, example if batch is None else batch, optimizer, targets, pads)
+        return Model(model, loss_fn, example if batch is None else batch, optimizer, targets, pads,
+                     self.options.own_counts if own_counts is None else own_counts)
 
     def make_evaluation(self) -> nn.Module:
         """The module that returns predictions as well."""

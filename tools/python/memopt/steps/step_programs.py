@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import nn
 from ..errors import BadInput
 from ..internals import is_autocast_on
 from ..keywords import write_options
-from ..optimizers import as_complex, read_tensor, write_optimizer_state, write_tensor
+from ..optimizers import UNEVEN, as_complex, read_tensor, write_optimizer_state, write_tensor
 from ..watching.differences import warn_of_differences
 from ..watching.tensors import TensorInputs
 from ..watching.watch import Look
@@ -26,7 +26,7 @@ from .prepared import Model
 from .programs import EvaluationProgram, Shapes, TrainingProgram, describe_shapes, find_shapes
 from .settings import BUILT_IN, Settings
 from .step_state import is_of_model, write_model
-from .transfer import move_state
+from .transfer import find_moved_counts, move_state
 from .workspace import Counter, Request, State, Workspace, describe_shape
 
 __all__ = ["StepPrograms"]
@@ -276,11 +276,19 @@ class StepPrograms:
     def _take_state(self) -> None:
         """Another state that was loaded into the optimizer."""
         state = self.optimizer.state
+        self._parked = {parameter: entry for parameter, entry in self._parked.items() if parameter not in state}
         if any(state.values()):
+            self._adapt_counts(state)
             write_optimizer_state(self._prepared.options, self._session, state)
         else:
             self._reset_state()
         self._state.mark()
+
+    def _adapt_counts(self, state: Mapping[nn.Parameter, Mapping[str, Any]]) -> None:
+        """Compiles again where the programs count updates together that this state counts apart."""
+        options = self._prepared.options
+        if not options.has_counts_for(state):
+            self._compile_again(UNEVEN, options.find_own_counts(state))
 
     def _reset_state(self) -> None:
         """As an optimizer has it before its first step; averages stay."""
@@ -292,11 +300,18 @@ class StepPrograms:
             self._averages.write(averages, updates)
         self._session.step = 0
 
-    def _compile_again(self, change: str) -> None:
-        """All programs with all state, if that was allowed."""
+    def _list_parked(self) -> dict[nn.Parameter, dict[str, Any]]:
+        """State of what is not trained now, as of the optimizer before the step had it."""
+        trained = set(self._prepared.options.trained)
+        return {parameter: entry for parameter, entry in {**self.optimizer.state, **self._parked}.items() if entry and parameter not in trained}
+
+    def _compile_again(self, change: str, own_counts: Collection[nn.Parameter] | None = None) -> None:
+        """All programs with all state, if that was allowed; with these parameters' own counts of updates, or those that follow."""
         if not self._compiles_again:
             raise BadInput(BUILT_IN.format(change))
-        models = [program.prepared.make_again() for program in self._programs if program.count == self._count]
+        if own_counts is None:
+            own_counts = find_moved_counts(self._prepared.options, self._session, self._list_parked())
+        models = [program.prepared.make_again(own_counts=own_counts) for program in self._programs if program.count == self._count]
         workspace, state = self._open(models)
         try:
             workspace.session.initialize()
@@ -304,7 +319,7 @@ class StepPrograms:
             write_model(state, tensors)
             constants = {variable["name"] for variable in state.manifest["variables"]
                          if variable["role"] == "buffer" and tensors.keys().isdisjoint(variable["names"])}
-            self._parked = move_state(self._session, self._prepared.options, state, models[0].options, self._parked, constants)
+            self._parked = move_state(self._session, self._prepared.options, state, models[0].options, self._list_parked(), constants)
         except BaseException:
             workspace.close()
             raise

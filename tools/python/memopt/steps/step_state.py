@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..checkpoints import find_own_counts_of
 from ..errors import BadInput
-from ..optimizers import as_complex, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
+from ..optimizers import UNEVEN, as_complex, number_parameters, read_optimizer_state, read_tensor, write_optimizer_state, write_tensor
 from .workspace import State
 
 __all__ = ["StepState", "is_of_model", "write_model"]
@@ -78,7 +79,7 @@ class StepState:
 
     def _read_optimizer(self) -> dict[nn.Parameter, dict[str, Any]]:
         """The optimizer's state in PyTorch's form, that of what is frozen for now included."""
-        return {**self._parked, **read_optimizer_state(self._prepared.options, self._session)}
+        return {**self._list_parked(), **read_optimizer_state(self._prepared.options, self._session)}
 
     def sync(self, optimizer: bool = True) -> None:
         """Puts parameters, buffers and, unless told otherwise, the optimizer's state back into model and optimizer.
@@ -139,6 +140,10 @@ class StepState:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from a `state_dict`, which changes neither model nor optimizer."""
+        entries = {parameter: state["optimizer"]["state"][index] for index, parameter in number_parameters(self.optimizer)
+                   if index in state["optimizer"]["state"]}
+        if entries:
+            self._adapt_counts(entries)
         names, called = self._prepared.list_loss_names(), self._prepared.called
         own = {f"net.{name}": value for name, value in state["model"].items()}
         own.update((names[name], value) for name, value in state.get("loss", {}).items() if name in names)
@@ -154,11 +159,10 @@ class StepState:
             if all(name not in tensors or torch.equal(tensors[name], value) for name in names):
                 tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
         write_model(self._session, tensors)
-        entries = state["optimizer"]["state"]
-        write_optimizer_state(self._prepared.options, self._session,
-                              {parameter: entries[index] for index, parameter in number_parameters(self.optimizer) if index in entries})
+        write_optimizer_state(self._prepared.options, self._session, entries, state["step"])
+        trained = set(self._prepared.options.trained)
+        self._parked = {parameter: entries.get(parameter, {}) for _, parameter in number_parameters(self.optimizer) if parameter not in trained}
         self._write_average(state, own)
-        self._session.step = state["step"]
         self._session.note_change()
 
     def save(self, folder: str | pathlib.Path) -> None:
@@ -172,6 +176,10 @@ class StepState:
     def load(self, folder: str | pathlib.Path) -> None:
         """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
         self._check_folder()
+        options = self._prepared.options
+        own = find_own_counts_of(folder, options.parameters)
+        if not own <= options.own_counts:
+            self._compile_again(UNEVEN, own)
         with self._prepared.archive.words.spoken():
             self._session.load(folder)
         for program in self._programs:

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ..errors import BadInput
-from ..optimizers import OptimizerOptions, find_slots, read_optimizer_state, read_tensor, write_tensor
+from ..optimizers import OptimizerOptions, check_lack, find_slots, read_optimizer_state, read_tensor, write_tensor
 from ..runtime import Session
+from ..step_counts import count_updates, find_own_counts, get_shared_count
 
-__all__ = ["move_state"]
+__all__ = ["find_moved_counts", "move_state"]
 
 _PASSING = ("hyperparameter", "gradient", "index_fault", "frozen_scale")
 
@@ -31,27 +31,40 @@ def _find_key(variable: Mapping, options: OptimizerOptions) -> Any:
     return (variable["name"].replace(name, "", 1), id(parameter)) if parameter is not None else variable["name"]
 
 
-def _begins_at_any_step(options: OptimizerOptions) -> bool:
-    """Whether state that begins later than the rest needs no count of its own."""
-    group, name = options.optimizer.param_groups[0], options.counterpart.name
-    return (name in ("rmsprop", "adadelta") or name == "sgd" and group["dampening"] == 0
-            or name == "adagrad" and group["lr_decay"] == 0)
-
-
-def _enter(options: OptimizerOptions, session: Session, entering: set[str], steps: int,
-           parked: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> None:
-    """State that the program before did not have: that of what was frozen, or of nothing."""
+def _count_updates(options: OptimizerOptions, session: Session, parameters: Collection[torch.nn.Parameter],
+                   parked: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> dict[torch.nn.Parameter, int]:
+    """By a session, and for what it does not train by the state that is kept of that."""
+    trained, shared = set(options.trained), get_shared_count(session)
+    counts = {parameter: shared if parameter in trained else count for parameter, count in count_updates(parked, parameters).items()}
     for parameter, keys in find_slots(options, session).items():
-        if not any(variable["name"] in entering for variable in keys.values()):
-            continue
+        if "step" in keys and parameter in counts:
+            counts[parameter] = int(read_tensor(session.read_variable, keys["step"]))
+    return counts
+
+
+def find_moved_counts(options: OptimizerOptions, session: Session,
+                      parked: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> frozenset[torch.nn.Parameter]:
+    """The parameters that need a count of their own when the state of a session moves to a program that is compiled now."""
+    if not options.counts_updates:
+        return frozenset()
+    trained = [parameter for group in options.optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
+    return find_own_counts(_count_updates(options, session, trained, parked), get_shared_count(session))
+
+
+def _enter(options: OptimizerOptions, session: Session, entering: set[str], counts: Mapping[torch.nn.Parameter, int],
+           parked: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> None:
+    """State that the program before did not have: that of what was frozen, or of nothing, and counts of their own."""
+    for parameter, keys in find_slots(options, session).items():
         entry = parked.get(parameter, {})
-        if steps and int(entry.get("step", 0)) != steps and not _begins_at_any_step(options):
-            raise BadInput(f"'{options.names[parameter].partition('.')[2]}' has made {int(entry.get('step', 0))} steps of "
-                           f"{type(options.optimizer).__name__}, the others {steps}, and a compiled step has one number for all: "
-                           "begin with a new optimizer, and compile the step again")
         for key, variable in keys.items():
-            if entry.get(key) is not None:
+            if variable["name"] not in entering:
+                continue
+            if key == "step":
+                write_tensor(session, variable, torch.tensor(counts[parameter]))
+            elif entry.get(key) is not None:
                 write_tensor(session, variable, entry[key])
+            else:
+                check_lack(options, parameter, key, counts[parameter])
 
 
 def move_state(old: Session, old_options: OptimizerOptions, new: Session, options: OptimizerOptions,
@@ -75,8 +88,8 @@ def move_state(old: Session, old_options: OptimizerOptions, new: Session, option
         kept.update(read_optimizer_state(old_options, old))
     entering = {variable["name"] for name, variable in after.items()
                 if variable["role"] == "optimizer_state" and name not in before}
+    trained = set(options.trained)
     if entering:
-        _enter(options, new, entering, old.step, kept)
+        _enter(options, new, entering, _count_updates(old_options, old, trained, kept), kept)
     new.step = old.step
-    trained = {parameter for parameter in options.names if parameter.requires_grad} & set(options.held)
     return {parameter: entry for parameter, entry in kept.items() if parameter not in trained}
