@@ -103,8 +103,27 @@ func.func @concat(%a: tensor<64x64xf32>, %b: tensor<64x128xf32>) {
   return
 }
 
+// So are the pieces of pieces, and the zeros beside one.
+// CHECK-LABEL: kernel memopt_kernel_5
+// CHECK-NEXT: stage rows=32
+// CHECK-NEXT: nest 32/32
+// CHECK-NEXT: result 0 at i[[#]] + 96*[[ROW:i[0-9]+]] + 64
+// CHECK-NEXT: result 0 at i[[#]] + 96*[[ROW]] + 3072
+// CHECK-NEXT: nest 64/64
+// CHECK-NEXT: result 0 at 96*[[ROW]] + i[[#]]{{$}}
+// CHECK-NEXT: result 0 at 96*[[ROW]] + i[[#]] + 3104
+func.func @concat_of_pieces(%a: tensor<32x64xf32>, %b: tensor<32x32xf32>, %c: tensor<32x64xf32>) {
+  %0 = memopt.kernel (%x = %a : tensor<32x64xf32>, %y = %b : tensor<32x32xf32>, %z = %c : tensor<32x64xf32>) -> tensor<64x96xf32> {
+    %c0 = tensor.concat dim(1) %x, %y : (tensor<32x64xf32>, tensor<32x32xf32>) -> tensor<32x96xf32>
+    %p = memopt.pad %z {low = array<i64: 0, 32>, high = array<i64: 0, 0>} : (tensor<32x64xf32>) -> tensor<32x96xf32>
+    %c1 = tensor.concat dim(0) %c0, %p : (tensor<32x96xf32>, tensor<32x96xf32>) -> tensor<64x96xf32>
+    memopt.yield %c1 : tensor<64x96xf32>
+  }
+  return
+}
+
 // The same kernel again is the same function.
-// CHECK-NOT: kernel memopt_kernel_5
+// CHECK-NOT: kernel memopt_kernel_6
 func.func @flat_again(%a: tensor<100x320xf32>) {
   %0 = memopt.kernel (%x = %a : tensor<100x320xf32>) -> tensor<100x320xf32> {
     %e = tensor.empty() : tensor<100x320xf32>

@@ -73,10 +73,11 @@ KernelFusion::KernelFusion(Block &block)
 
 /// A view or constant whose value something other than a kernel reads, reshapes aside, or which
 /// kernels do not compute themselves: it has so many pieces, those of its pieces counted, that code
-/// for an element would ask long which one it lies in, or so many views lie one behind another.
+/// for an element would ask long which one it lies in, or so many views lie one behind another. Of
+/// what is stored anyway, few pieces are too many.
 void KernelFusion::collectStoredViews() {
   // A device's threads have each piece's address in registers, of which there are few.
-  constexpr unsigned mostViews = 256;
+  constexpr unsigned mostViews = 256, mostPiecesBeside = 2;
   unsigned mostPieces = getTarget(block.getParentOp()).isDevice() ? 16 : 32;
   struct Size {
     unsigned pieces = 1, views = 0;
@@ -109,6 +110,9 @@ void KernelFusion::collectStoredViews() {
         storedViews.insert(source);
     }
   }
+  for (Operation *view : storedViews)
+    if (sizes.lookup_or(view, Size()).pieces > mostPiecesBeside)
+      tooManyPieces.insert(view);
 }
 
 void KernelFusion::collectNodes() {

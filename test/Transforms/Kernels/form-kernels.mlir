@@ -364,6 +364,31 @@ func.func @many_pieces(%x: tensor<2x8xf32>) -> tensor<66x8xf32> {
 
 // -----
 
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+
+// What is stored for a product is read there by kernels, too, if it has more than two pieces.
+
+// CHECK-LABEL: @stored_pieces
+// CHECK: %[[C:.*]] = memopt.kernel {{.*}} -> tensor<6x6xf32> {
+// CHECK-NEXT: tensor.concat
+// CHECK: memopt.library_call {{.*}}(%[[C]], %[[C]])
+// CHECK: memopt.kernel (%{{.*}} = %[[C]] : tensor<6x6xf32>) -> tensor<6x6xf32> {
+// CHECK-NOT: tensor.concat
+func.func @stored_pieces(%x: tensor<2x6xf32>) -> (tensor<6x6xf32>, tensor<6x6xf32>) {
+  %c = tensor.concat dim(0) %x, %x, %x : (tensor<2x6xf32>, tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<6x6xf32>
+  %p = memopt.matmul %c, %c : (tensor<6x6xf32>, tensor<6x6xf32>) -> tensor<6x6xf32>
+  %e = tensor.empty() : tensor<6x6xf32>
+  %y = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%c : tensor<6x6xf32>) outs(%e : tensor<6x6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %q = arith.mulf %a, %a : f32
+    linalg.yield %q : f32
+  } -> tensor<6x6xf32>
+  return %p, %y : tensor<6x6xf32>, tensor<6x6xf32>
+}
+
+// -----
+
 // A sum with several results for a row is made anew for each turn of a sum that reads them: of a chain of four, one kernel makes two.
 
 // CHECK-LABEL: @chain

@@ -22,10 +22,23 @@ namespace {
 struct Root {
   Value value;
   unsigned result;
+  SmallVector<int64_t> from;        ///< where the piece begins in `value`
   SmallVector<int64_t> shape;       ///< of the piece
+  SmallVector<int64_t> to;          ///< where it begins in the result
   SmallVector<int64_t> resultShape; ///< of the whole
-  unsigned dim = 0;                 ///< where the piece begins
-  int64_t offset = 0;
+
+  /// What lies in `size` places along `dim` of `value` from `begin` on; nothing where no element does.
+  std::optional<Root> cut(unsigned dim, int64_t begin, int64_t size) const {
+    int64_t first = std::max(begin, from[dim]);
+    int64_t last = std::min(begin + size, from[dim] + shape[dim]);
+    if (first >= last)
+      return std::nullopt;
+    Root piece = *this;
+    piece.to[dim] += first - from[dim];
+    piece.from[dim] = first;
+    piece.shape[dim] = last - first;
+    return piece;
+  }
 };
 
 class Scheduler {
@@ -39,6 +52,7 @@ public:
 
 private:
   void collectRoots();
+  void addPieces(Root root, bool isPiece);
   SmallVector<int64_t> collectRowCounts(ArrayRef<Root> roots);
   FailureOr<KernelStage> findStage(ArrayRef<Root> roots);
   FailureOr<KernelStage> buildStage(ArrayRef<Root> roots, int64_t rows);
@@ -60,7 +74,7 @@ private:
   Operation *terminator;
   const ScheduleRules &rules;
   llvm::function_ref<bool(KernelSchedule &)> accept;
-  SmallVector<Root> roots;
+  std::vector<Root> roots;
   /// By size and ordinal; ordinal 0 is for rows. Candidates share them, and so their nodes.
   std::map<std::pair<int64_t, unsigned>, AtomId> variables;
 };
@@ -76,20 +90,45 @@ void Scheduler::collectRoots() {
     auto pack = yielded.getDefiningOp<PackBitsOp>();
     Value value = pack ? pack.getInput() : yielded;
     ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
-    SmallVector<int64_t> whole(shape);
-    auto concat = value.getDefiningOp<tensor::ConcatOp>();
-    if (!concat) {
-      roots.push_back({value, unsigned(result), whole, whole});
-      continue;
-    }
-    int64_t offset = 0;
+    SmallVector<int64_t> whole(shape), begin(shape.size(), 0);
+    addPieces({value, unsigned(result), begin, whole, begin, whole}, /*isPiece=*/false);
+  }
+}
+
+/// The pieces of a concatenation, those of its pieces, and in them what a pad surrounds and what
+/// surrounds it: all are boxes.
+void Scheduler::addPieces(Root root, bool isPiece) {
+  if (auto concat = root.value.getDefiningOp<tensor::ConcatOp>()) {
+    int64_t begin = 0;
     unsigned dim = concat.getDim();
     for (Value input : concat.getInputs()) {
-      SmallVector<int64_t> piece(cast<RankedTensorType>(input.getType()).getShape());
-      roots.push_back({input, unsigned(result), piece, whole, dim, offset});
-      offset += piece[dim];
+      int64_t size = cast<RankedTensorType>(input.getType()).getDimSize(dim);
+      if (std::optional<Root> piece = root.cut(dim, begin, size)) {
+        piece->value = input;
+        piece->from[dim] -= begin;
+        addPieces(*std::move(piece), /*isPiece=*/true);
+      }
+      begin += size;
     }
+    return;
   }
+  auto pad = root.value.getDefiningOp<PadOp>();
+  if (!pad || !isPiece)
+    return roots.push_back(std::move(root));
+  ArrayRef<int64_t> sizes = cast<RankedTensorType>(pad.getInput().getType()).getShape();
+  for (auto [dim, low, high, size] : llvm::enumerate(pad.getLow(), pad.getHigh(), sizes)) {
+    for (std::optional<Root> zeros : {root.cut(dim, 0, low), root.cut(dim, low + size, high)})
+      if (zeros)
+        roots.push_back(*std::move(zeros));
+    std::optional<Root> rest = root.cut(dim, low, size);
+    if (!rest)
+      return;
+    root = *std::move(rest);
+  }
+  for (auto [begin, low] : llvm::zip_equal(root.from, pad.getLow()))
+    begin -= low;
+  root.value = pad.getInput();
+  addPieces(std::move(root), /*isPiece=*/true);
 }
 
 /// The fewest leading dimensions whose elements `rows` equal parts cut evenly.
@@ -185,11 +224,16 @@ FailureOr<KernelNest> Scheduler::buildNest(ArrayRef<Root> roots, std::optional<A
         table.delinearize(position, ArrayRef(root.shape).take_front(prefix));
     for (int64_t size : ArrayRef(root.shape).drop_front(prefix))
       indices.push_back(size == 1 ? IndexExpr() : *next++);
-    FailureOr<NodeId> value = graph.build(root.value, indices);
+    auto moveBy = [&](ArrayRef<int64_t> begins) {
+      SmallVector<IndexExpr> moved;
+      for (auto [index, begin] : llvm::zip_equal(indices, begins))
+        moved.push_back(IndexTable::add(index, IndexExpr(begin)));
+      return moved;
+    };
+    FailureOr<NodeId> value = graph.build(root.value, moveBy(root.from));
     if (failed(value))
       return failure();
-    if (root.offset)
-      indices[root.dim] = IndexTable::add(indices[root.dim], IndexExpr(root.offset));
+    indices = moveBy(root.to);
     nest.stores.push_back({root.result, IndexTable::linearize(indices, root.resultShape), *value});
   }
   return nest;
@@ -379,7 +423,7 @@ FailureOr<KernelStage> Scheduler::buildStage(ArrayRef<Root> roots, int64_t rows)
   KernelStage stage;
   if (rows > 1)
     stage.row = getVariable(rows, 0);
-  std::map<std::vector<int64_t>, SmallVector<Root>> byShape;
+  std::map<std::vector<int64_t>, std::vector<Root>> byShape;
   for (const Root &root : roots) {
     SmallVector<int64_t> shape = getRowShape(root.shape, rows);
     byShape[std::vector<int64_t>(shape.begin(), shape.end())].push_back(root);
@@ -462,7 +506,7 @@ FailureOr<KernelSchedule> Scheduler::run() {
   together.stages.push_back(std::move(*stage));
 
   // Results of unlike shapes may have no rows in common.
-  std::map<std::vector<int64_t>, SmallVector<Root>> byShape;
+  std::map<std::vector<int64_t>, std::vector<Root>> byShape;
   for (const Root &root : roots)
     byShape[std::vector<int64_t>(root.shape.begin(), root.shape.end())].push_back(root);
   if (byShape.size() == 1)

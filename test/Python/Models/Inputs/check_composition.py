@@ -117,9 +117,9 @@ KINDS = {"masks": (masks, 5, {}), "chosen": (chosen, 5, {}),
          "branches": (branches, 5, {}), "loops": (loops, 5, {}), "operators": (operators, 5, {}), "quantized": (quantized, 5, {}),
          "packed": (packed, 20, {"rnn": lambda: nn.GRU(5, 3, batch_first=True)})}
 
-#: Kinds whose samples are not told apart, so that they are neither cut into micro-batches nor shared out among ranks: turns
-#: over samples are written out, packed sequences are sorted by length.
-WHOLE = {"loops", "packed"}
+#: Kinds whose samples are not told apart, so that they are neither cut into micro-batches nor shared out among ranks: packed
+#: sequences are sorted by length.
+WHOLE = {"packed"}
 
 
 # Runs -----------------------------------------------------------------------------------------------------------

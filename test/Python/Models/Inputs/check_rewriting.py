@@ -367,6 +367,19 @@ def check_formulas():
     compare_step("graded", lambda: (Model(graded, 6, 8), {"x": torch.randn(8, 6)}))
 
 
+def check_blocks():
+    """Triangles of several blocks, the last of which is shorter."""
+    def process(self, x):
+        at = self.linear(x)
+        gap = at[:, None] - at
+        low = torch.linalg.cholesky(torch.exp(-gap.square().sum(-1)) + 0.5 * torch.eye(len(x)))
+        unit = torch.linalg.solve_triangular(low * 0.1, x, upper=False, unitriangular=True)
+        return (torch.cholesky_solve(x[:, :1], low) * x[:, :1]).sum() + low.diagonal().log().sum() + (
+            torch.cholesky_solve(torch.eye(len(x)), low).diagonal().sum() + unit.square().mean()
+            + torch.linalg.solve_triangular(low.mT, gap[0], upper=True).square().mean())
+    compare_step("blocks", lambda: (Model(process, 3, 2), {"x": torch.randn(101, 3)}))
+
+
 def check_mapped_solve():
     """Under torch.vmap, where PyTorch looks at a solver's answer in an order that it keeps by tokens."""
     def solve(self, x):
@@ -566,6 +579,7 @@ if __name__ == "__main__":
     check_groups()
     check_running()
     check_formulas()
+    check_blocks()
     check_mapped_solve()
     check_branch()
     check_queue()

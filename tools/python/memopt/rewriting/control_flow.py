@@ -5,8 +5,8 @@
 
 Regions without gradients and with autocast are run as such. Of `torch.cond` and `torch.switch` all sides are computed and one is
 chosen; the others compute with numbers of no meaning that are finite in most functions, so that a branch that guards a logarithm or
-a division has finite slopes. `map` and `scan` have a fixed number of turns, which are written out. So are those of a `while_loop`
-whose condition counts them: turns behind the last change nothing.
+a division has finite slopes. `map` of operators without a rule here is `torch.vmap`. Other `map` and `scan` have a fixed number of
+turns, which are written out. So are those of a `while_loop` whose condition counts them: turns behind the last change nothing.
 """
 
 from __future__ import annotations
@@ -141,6 +141,8 @@ def _scan(engine, target, arguments, keywords):
 
 def _map(engine, target, arguments, keywords):
     body, given, rest = arguments
+    if engine.is_plain(body, [*given, *rest]):
+        return list(torch.vmap(torch.fx.Interpreter(body).run, (*[0] * len(given), *[None] * len(rest)))(*given, *rest))
     made = [engine.run(body, [*(value.select(0, turn) for value in given), *rest]) for turn in range(given[0].shape[0])]
     return [torch.stack(values) for values in zip(*made)]
 

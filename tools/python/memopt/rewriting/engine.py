@@ -223,6 +223,17 @@ class Engine:
             module = getattr(module, name)
         return module
 
+    def is_plain(self, module: torch.fx.GraphModule, values: list) -> bool:
+        """Whether a graph of these values is one of tensors to which only PyTorch's own operators are done, none of which draws numbers
+        or depends on more of its operands than their sizes."""
+        barred = {torch.Tag.nondeterministic_seeded, torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+        targets = [node.target for node in module.graph.nodes if node.op not in ("placeholder", "output")]
+        return (all(isinstance(value, torch.Tensor) and not value.is_complex() for value in values)
+                and not any(is_of_kind(value) for is_of_kind, _ in _KINDS for value in values)
+                and all(isinstance(target, torch._ops.OpOverload) and target.namespace == "aten" and name_of(target) not in _RULES
+                        and not barred.intersection(target.tags) and not target._schema.is_mutable
+                        and "complex" not in name_of(target) for target in targets))
+
     def _call_node(self, node: torch.fx.Node, arguments: tuple, keywords: dict) -> Any:
         place = self._place = place_of_node(node)
         front = f"{place}: " if place else ""

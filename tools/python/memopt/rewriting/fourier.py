@@ -109,13 +109,23 @@ def ifft(value, n=None, dim=-1, norm=None):
     return _complex(value, n, dim, norm, 1)
 
 
+def _fold(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What cosines and sines meet: elements at equal distances from the first are added, or subtracted. Sums of half as many terms take
+    half of the products, and lose fewer digits."""
+    n = x.shape[-1]
+    pairs = (n - 1) // 2
+    begin, end = x[..., 1:pairs + 1], x[..., n - pairs:].flip(-1)
+    return torch.cat([x[..., :1], begin + end, x[..., pairs + 1:n - pairs]], -1), begin - end
+
+
 def rfft(value, n=None, dim=-1, norm=None):
     re, _ = _parts(value, dim)
     n = n or re.shape[-1]
     re, half = _fit(re, n), n // 2 + 1
     if n <= _MOST_DIRECT or _divide(n) == 1:
-        cos, sin = (_matrix(re, n, half, n, is_sine) for is_sine in (False, True))
-        re, im = re @ cos, -(re @ sin)
+        even, odd = _fold(re)
+        re = even @ _matrix(re, n // 2 + 1, half, n, False)
+        im = -(odd @ _matrix(re, odd.shape[-1] + 1, half, n, True)[1:]) if odd.shape[-1] else torch.zeros_like(re)
     else:
         re, im = (part[..., :half] for part in _transform(re, None, -1))
     return _pair(re, im, dim, _factor(norm, n, False))

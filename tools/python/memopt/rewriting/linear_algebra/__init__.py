@@ -4,8 +4,8 @@
 """Linear algebra of matrices whose sizes are known: written out row by row, with gradients by formula.
 
 Nothing here divides by a difference that the library behind PyTorch would not divide by: solves choose pivots, decompositions turn
-by rotations and reflections. The Cholesky decomposition, triangular solves and inverses go by blocks, whose rows a loop of the program
-factors: some 20 operators for each 32 rows. Of the others a matrix of n rows takes some 12 n (inverses, solves, LU), 16 n (QR) or, with the
+by rotations and reflections. The Cholesky decomposition and triangular solves go by blocks, whose rows a loop of the program
+factors and inverts: some 30 operators for each 48 rows. Of the others a matrix of n rows takes some 12 n (inverses, solves, LU), 16 n (QR) or, with the
 logarithm l to base 2, 16 n (l + 3) operators (eigenvalues, singular values), each of the whole matrix. Tracing them is what takes
 time, a few milliseconds each, so there is a limit to n.
 """

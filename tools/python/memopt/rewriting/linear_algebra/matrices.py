@@ -12,7 +12,7 @@ from ...errors import Refused
 __all__ = ["MOST_IN_BLOCKS", "MOST_ROWS", "MOST_TURNED", "check_size", "eye", "t"]
 
 #: Of what is written out by blocks of rows, by rows, and of what turns by rotations.
-MOST_IN_BLOCKS, MOST_ROWS, MOST_TURNED = 512, 160, 40
+MOST_IN_BLOCKS, MOST_ROWS, MOST_TURNED = 1024, 160, 40
 
 
 def check_size(x: torch.Tensor, most: int, what: str) -> None:
