@@ -48,6 +48,7 @@ RUN = {
     "--weights": (["--weights=x", "--load=y"], "--weights and --load both give first values; give one"),
     "--init": (["--init=random", "--load=y"], "--init=random and --load both give first values; give one"),
     "--describe-device": (["--describe-device=x"], "--describe-device runs nothing; leave out 'model.pt2'"),
+    "--describe-network": (["--describe-network=x"], "--describe-network runs nothing; leave out 'model.pt2'"),
 }
 RUN_ALWAYS = {"--data", "--steps", "--mode", "--device", "--seed", "--load", "--ranks", "--check-memory", "--report", "--trace",
               "--quiet", "--help", "--version", "--disk-folder", "--launcher", "-o"}  # the last: refused for a package with nothing on disk, by disk.py
