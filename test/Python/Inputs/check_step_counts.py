@@ -266,6 +266,26 @@ def parts_clipping_and_shapes():
             pair.change(add_first)
 
 
+def steps_left_out():
+    """Steps whose gradients overflow are no updates, in no form of the state."""
+    def loss(output, target):
+        return 300 * F.cross_entropy(output, target)
+    model = Loss(make())
+    optimizer = last_alone(torch.optim.Adam, lr=0.01)(model)
+    step = memopt.compile(model, loss, make_data(0), optimizer=optimizer, precision="fp16", new_shapes="compile")
+    for seed in range(9):
+        step(make_data(seed))
+    state = copy.deepcopy(step.state_dict())
+    updates = list_counts(state["optimizer"])[0]
+    assert step.steps == state["step"] == 9 and 0 < updates < 9, (step.steps, updates)
+    step.load_state_dict(state)
+    add_first(model, optimizer)
+    step(make_data(9))
+    assert list(list_counts(step.state_dict()["optimizer"]).values()) == [updates + 1] * 2 + [1] * 2, step.state_dict()["optimizer"]
+    step.sync()
+    assert list_counts(optimizer.state_dict()) == list_counts(step.state_dict()["optimizer"])
+
+
 def several_steps():
     """An optimizer of two steps, one of which trains less than the other."""
     models = [make() for _ in range(2)]
@@ -316,4 +336,4 @@ def packages_stay():
 
 
 run_cases([groups_join, groups_leave_and_come_back, layers_freeze_and_thaw, an_uneven_optimizer_begins, state_dicts, checkpoints,
-           parts_clipping_and_shapes, several_steps, what_no_loss_reaches, packages_stay])
+           parts_clipping_and_shapes, steps_left_out, several_steps, what_no_loss_reaches, packages_stay])
