@@ -368,7 +368,7 @@ def check_formulas():
 
 
 def check_blocks():
-    """Triangles of several blocks, the last of which is shorter."""
+    """Triangles of several blocks, the last of which is shorter; what is no triangle has gradients above its diagonal."""
     def process(self, x):
         at = self.linear(x)
         gap = at[:, None] - at
@@ -376,8 +376,8 @@ def check_blocks():
         unit = torch.linalg.solve_triangular(low * 0.1, x, upper=False, unitriangular=True)
         return (torch.cholesky_solve(x[:, :1], low) * x[:, :1]).sum() + low.diagonal().log().sum() + (
             torch.cholesky_solve(torch.eye(len(x)), low).diagonal().sum() + unit.square().mean()
-            + torch.linalg.solve_triangular(low.mT, gap[0], upper=True).square().mean())
-    compare_step("blocks", lambda: (Model(process, 3, 2), {"x": torch.randn(101, 3)}))
+            + torch.linalg.solve_triangular(low.mT, gap[0], upper=True).square().mean()) + torch.cholesky_solve(x[:5], self.square).sum()
+    compare_step("blocks", lambda: (Model(process, 3, 2, square=torch.randn(5, 5) + 4 * torch.eye(5)), {"x": torch.randn(101, 3)}))
 
 
 def check_mapped_solve():

@@ -204,11 +204,11 @@ def cholesky_solve(b, low, upper=False):
         x, inverses, _, low = context.saved_tensors
         to_b = solve(low, inverses, g)
         if 2 * x.shape[-1] < low.shape[-1]:  # few columns
-            to_low = to_b @ (t(x) @ low.tril()) + x @ (t(to_b) @ low.tril())
+            to_low = to_b @ (t(x) @ low) + x @ (t(to_b) @ low)
         else:
             both = to_b @ t(x)
-            to_low = (both + t(both)) @ low.tril()
-        return to_b, -to_low.tril()
+            to_low = (both + t(both)) @ low
+        return to_b, -to_low
     return with_formula("cholesky_solve", (b, low), run, _keep, backward)[0]
 
 
