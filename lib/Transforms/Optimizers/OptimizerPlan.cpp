@@ -209,8 +209,7 @@ static const OptimizerOption *findPlanOption(StringRef name) {
       {"step-count",
        "shared|own",
        "shared: updates are numbered as the run's steps; own: each parameter counts its own, as "
-       "one "
-       "that joins a run later needs",
+       "one that joins a run later needs",
        OptimizerOption::Choice,
        {},
        0,

@@ -17,8 +17,9 @@
 // and the step's number are variables that the runtime writes, so that a schedule needs no other
 // program: @lr, and @lr.1, @lr.2, ... for groups of parameters with a rate of their own, each with
 // the rate that it starts from as initial value. A parameter with a count of its own
-// (`step-count=own`) numbers its updates by @optimizer.step.PARAMETER, which is state. With `hyperparameters=inputs` among the settings,
-// momentum, betas, weight decay and the limit of clipping are such variables, too:
+// (`step-count=own`) numbers its updates by @optimizer.step.PARAMETER, which is state. With
+// `hyperparameters=inputs` among the settings, momentum, betas, weight decay and the limit of
+// clipping are such variables, too:
 // @hyperparameter.momentum, @hyperparameter.beta1, ..., and @hyperparameter.momentum.1, ... for the
 // parameters of @lr.1.
 //

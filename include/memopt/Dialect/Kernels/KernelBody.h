@@ -15,7 +15,7 @@
 
 namespace mlir::memopt {
 
-/// Whether the bodies of two kernels are the same ops on the same arguments, wherever they come from.
+/// Whether the bodies of two kernels are the same ops on the same arguments, wherever they are from.
 /// The order of operands counts, also for commutative ops: which NaN a sum gives depends on it.
 /// Attributes count as a whole, and so does the phase of an op.
 bool haveEqualBodies(KernelOp a, KernelOp b);

@@ -120,8 +120,8 @@ public:
   /// Whether these and the rates are placeholders, for which a host program has the numbers.
   bool isSetByHost() const;
 
-  /// Chooses for all trainable parameters. A glob that names none of them is an error, unless a host
-  /// program wrote it.
+  /// Chooses for all trainable parameters. A glob that names none of them is an error, unless a
+  /// host program wrote it.
   llvm::Expected<std::vector<ParameterUpdate>> choose(ArrayRef<ParameterInfo> parameters) const;
 
 private:

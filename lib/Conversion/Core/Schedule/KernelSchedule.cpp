@@ -27,7 +27,8 @@ struct Root {
   SmallVector<int64_t> to;          ///< where it begins in the result
   SmallVector<int64_t> resultShape; ///< of the whole
 
-  /// What lies in `size` places along `dim` of `value` from `begin` on; nothing where no element does.
+  /// What lies in `size` places along `dim` of `value` from `begin` on; nothing where no element
+  /// does.
   std::optional<Root> cut(unsigned dim, int64_t begin, int64_t size) const {
     int64_t first = std::max(begin, from[dim]);
     int64_t last = std::min(begin + size, from[dim] + shape[dim]);
