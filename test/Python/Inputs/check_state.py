@@ -86,6 +86,18 @@ def states():
     refuses(memopt.BadInput, ["no 'conv.weight'"], first.load_state_dict, state)
 
 
+def states_without_counts():
+    """SGD's state counts no steps; the state dict of a step does."""
+    for options in ({}, {"momentum": 0.9}):
+        first, second = (compile_step(model := make_model(), torch.optim.SGD(model.parameters(), lr=0.01, **options)) for _ in range(2))
+        for seed in range(3):
+            first(make_batch(seed))
+        second.load_state_dict(first.state_dict())
+        assert second.steps == 3, (options, second.steps)
+        assert first(make_batch(3)) == second(make_batch(3))
+        assert get_bits(second.state_dict()) == get_bits(first.state_dict())
+
+
 def narrow_state():
     """State in 16 bits goes back into PyTorch, state in 8 bits has no place there."""
     for bits in (16, 8):
@@ -103,4 +115,4 @@ def narrow_state():
         assert_near(step_in_pytorch(model, optimizer, make_batch(3)), found, 1e-3)
 
 
-run_cases([bits_of_memopt_run, round_trips, states, narrow_state])
+run_cases([bits_of_memopt_run, round_trips, states, states_without_counts, narrow_state])

@@ -468,8 +468,9 @@ def write_optimizer_state(options: OptimizerOptions, session: Session, state: Ma
     An optimizer without state has made no step, and leaves the session's state as it was initialized. Refused where
     parameters have had different numbers of updates and the program has one count for them.
     """
+    is_counted = options.counterpart.counts_steps
     if not any(state.values()):
-        set_shared_count(session, 0, step)
+        set_shared_count(session, 0, step, is_counted)
         return
     if not options.has_counts_for(state):
         raise BadInput(UNEVEN)
@@ -485,4 +486,4 @@ def write_optimizer_state(options: OptimizerOptions, session: Session, state: Ma
             else:
                 check_lack(options, parameter, key, counts[parameter])
     shared = {parameter: count for parameter, count in counts.items() if parameter not in options.own_counts}
-    set_shared_count(session, share_count(shared) if shared else max(session.step, share_count(counts)), step)
+    set_shared_count(session, share_count(shared) if shared else max(session.step, share_count(counts)), step, is_counted)

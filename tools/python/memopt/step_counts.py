@@ -65,12 +65,14 @@ def get_shared_count(session: Any) -> int:
     return session.step - int(skipped)
 
 
-def set_shared_count(session: Any, count: int, step: int | None = None) -> None:
-    """Behind `step`, if that is known: the steps between were left out."""
-    step = count if step is None or not _find_skipped(session) else max(step, count)
-    if _find_skipped(session):
-        session.write(_SKIPPED, torch.tensor(step - count))
-    session.step = step
+def set_shared_count(session: Any, count: int, step: int | None = None, is_counted: bool = True) -> None:
+    """Behind `step`, if that is known: the steps between were left out, or the optimizer's state counts none (`is_counted`)."""
+    skipped = _find_skipped(session)
+    if step is None or (is_counted and not skipped):
+        step = count
+    session.step = max(step, count)
+    if skipped:
+        session.write(_SKIPPED, torch.tensor(session.step - count))
 
 
 # ----------------------------------------------------------------------------------------------------------
