@@ -123,7 +123,6 @@ class Runner:
                 break  # else its daemons have not found each other, as happens now and then
         if done.code:
             raise Failed(f"mpirun ends with {done.code}: {tail(done.errors)}")
-        return done.output
 
     def run(self, hosts, *options):
         environment = ["env", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []

@@ -159,6 +159,13 @@ def layers_freeze_and_thaw():
     expect_same(step := compile_step(models[0], optimizers[0]), models[1], optimizers[1])
 
 
+def train_beside(step, model, optimizer):
+    """A step, and PyTorch with a copy of its model, on the same batches."""
+    for seed in range(3):
+        assert_near(step(make_data(seed)), eager(model, optimizer, make_data(seed)))
+    expect_same(step, model, optimizer)
+
+
 def an_uneven_optimizer_begins():
     """One that PyTorch has trained, whose parameters have had different numbers of updates; without any change to come."""
     models = [Loss(make()) for _ in range(2)]
@@ -168,9 +175,7 @@ def an_uneven_optimizer_begins():
             eager(model, optimizer, make_data(seed))
         add_first(model, optimizer)
     step = compile_step(models[0], optimizers[0], new_shapes="error")
-    for seed in range(3):
-        assert_near(step(make_data(seed)), eager(models[1], optimizers[1], make_data(seed)))
-    expect_same(step, models[1], optimizers[1])
+    train_beside(step, models[1], optimizers[1])
 
 
 def state_dicts():
@@ -322,17 +327,14 @@ def what_no_loss_reaches():
     for model, optimizer in zip(models, optimizers):
         eager(model, optimizer, make_data(1))
     step = compile_step(models[0], optimizers[0])
-    for seed in range(3):
-        assert_near(step(make_data(seed)), eager(models[1], optimizers[1], make_data(seed)))
-    expect_same(step, models[1], optimizers[1])
+    train_beside(step, models[1], optimizers[1])
 
 
 def packages_stay():
     """Without such a change nothing is compiled otherwise."""
     pair = Pair(everything(torch.optim.Adam, lr=0.05))
     pair.train(2)
-    for name in ("manifest.json",):
-        assert "optimizer.step." not in (pair.step.package / name).read_text()
+    assert "optimizer.step." not in (pair.step.package / "manifest.json").read_text()
 
 
 run_cases([groups_join, groups_leave_and_come_back, layers_freeze_and_thaw, an_uneven_optimizer_begins, state_dicts, checkpoints,
