@@ -32,7 +32,7 @@ static std::vector<InstructionSet> instructionSets() {
 template <typename S, typename T> static void checkProduct(InstructionSet set, double tolerance) {
   const BlockKernels<S, T> &kernels = blockKernels<S, T>(set);
   SCOPED_TRACE(kernels.name);
-  EXPECT_EQ(attentionTile % kernels.rowsPerPanel, 0);
+  EXPECT_EQ(attentionStride % kernels.rowsPerPanel, 0);
   EXPECT_EQ(attentionTile % kernels.columnsPerPanel, 0);
   int64_t rows = 2 * kernels.rowsPerPanel - 1, columns = 2 * kernels.columnsPerPanel - 3,
           depth = 37;
@@ -197,7 +197,7 @@ TEST(ElementTypes, RoundToNearestEven) {
 template <typename T> static void checkTile(InstructionSet set) {
   const BlockKernels<T, T> &kernels = blockKernels<T, T>(set);
   SCOPED_TRACE(kernels.name);
-  constexpr int64_t n = attentionTile;
+  constexpr int64_t n = attentionStride;
   int64_t width = kernels.columnsPerPanel;
   std::vector<T> tile = randomValues<T>(n * n, 1), right = randomValues<T>(n * width, 2);
   std::vector<T> plain(n * width), transposed(n * width);

@@ -15,8 +15,8 @@ process, and take turns step by step, so other work on the machine meets all of 
   peak       memopt: the same number, which the run is held to. PyTorch: the most bytes of its allocator in any step,
              parameters, optimizer state and batch included, scratch inside of libraries not
   s a step   least and median over the rounds, each as a mean over the batches of a round
-  compile s  memopt.compile without its cache; of torch.compile(dynamic=True), what the first two steps of each shape
-             take longer than the median step
+  compile s  memopt.compile without its cache; of torch.compile (dynamic=True where there are several shapes), what
+             the first two steps of each shape take longer than the median step
   loss       largest relative distance from eager's
 
 With --budget a second memopt trains within that part of eager's peak, or within the smallest budget that it names. Exit code 1 where a loss is further than 1e-3 from
@@ -131,10 +131,16 @@ class Generate(Discriminate):
 
 
 class Training:
-    """Modules that return their losses, an optimizer for each, and the batches of a round: (name of the module, batch)."""
+    """Modules that return their losses, an optimizer for each, and the batches of a round: (name of the module, batch).
 
-    def __init__(self, model, parts, batches, generator):
-        self.model, self.parts, self.batches, self.generator = model, parts, batches, generator
+    `variants` are further ways, functions of the training and the options of this script.
+    """
+
+    def __init__(self, model, parts, batches, generator, variants=()):
+        self.model, self.parts, self.batches, self.generator, self.variants = model, parts, batches, generator, variants
+
+    def has_one_shape(self):
+        return len({tuple((name, value.shape) for name, value in batch.items()) for _, batch in self.batches}) == 1
 
 
 def text():
@@ -168,6 +174,7 @@ class Way:
     """One of the ways to train: `losses` and `seconds` by round and batch."""
 
     known: int | None = None
+    tolerance = TOLERANCE
 
     def __init__(self, name, training):
         self.name, self.batches, self.losses, self.seconds = name, training.batches, [], []
@@ -184,13 +191,19 @@ class Way:
 
 
 class Eager(Way):
+    """PyTorch's own step; `adjust` is called with this way's copy of the model, `inductor` are options of torch.compile."""
+
     first_seconds = 0.0  # of a step that was made in front, which compiled
 
-    def __init__(self, name, training, compiles):
+    def __init__(self, name, training, compiles, adjust=None, inductor=None):
         super().__init__(name, training)
         self.model = copy.deepcopy(training.model).train()
+        if adjust:
+            adjust(self.model)
         self.parts = training.parts(self.model)
-        self.forward = {part: torch.compile(module, dynamic=True) if compiles else module for part, (module, _) in self.parts.items()}
+        dynamic = None if training.has_one_shape() else True
+        self.forward = {part: torch.compile(module, dynamic=dynamic, options=inductor) if compiles else module
+                        for part, (module, _) in self.parts.items()}
 
     def step(self, number):
         part, batch = self.batches[number]
@@ -224,8 +237,11 @@ class Eager(Way):
 
 
 class Memopt(Way):
-    def __init__(self, name, training, options, budget=None):
+    """`keywords` are those of memopt.compile; `tolerance` is that of the losses."""
+
+    def __init__(self, name, training, options, budget=None, tolerance=TOLERANCE, **keywords):
         super().__init__(name, training)
+        self.tolerance = tolerance
         model = copy.deepcopy(training.model).train()
         examples = {part: [batch for other, batch in training.batches if other == part] for part, _ in training.batches}
         begin = time.perf_counter()
@@ -234,7 +250,7 @@ class Memopt(Way):
             self.steps = memopt.compile_steps(
                 {part: memopt.Training(module, None, examples[part][0], optimizer=optimizer, shapes=examples[part])
                  for part, (module, optimizer) in training.parts(model).items()}, device_memory=budget,
-                threads=options.threads, run_threads=options.threads, **options.target)
+                threads=options.threads, run_threads=options.threads, **options.target, **keywords)
         self.compile_seconds = time.perf_counter() - begin
         self.known = self.steps.plan.peak_bytes["device"]
 
@@ -267,9 +283,9 @@ def take_turns(ways, training, rounds):
                 way.run(number)
 
 
-def compile_with_torch(training):
+def compile_with_torch(training, name="torch.compile", inductor=None):
     """None where it has an error. What a copy has compiled is there for the next."""
-    way, probe = (Eager("torch.compile", training, True) for _ in range(2))
+    way, probe = (Eager(name, training, True, inductor=inductor) for _ in range(2))
     begin = time.perf_counter()
     try:
         probe.step(0)
@@ -286,6 +302,7 @@ def measure(name, make, options, failures):
     eager, compiled = Eager("eager", training, False), compile_with_torch(training)
     others = [eager, compiled] if compiled else [eager]
     ways = [*others, Memopt("memopt", training, options)]
+    ways += filter(None, (variant(training, options) for variant in training.variants))
     if options.budget:
         probe = Eager("probe", training, False)
         probe.step(0), probe.step(len(training.batches) - 1)  # with the optimizers' state
@@ -295,11 +312,11 @@ def measure(name, make, options, failures):
     times = {way: (way.get_seconds(min, skip), way.get_seconds(statistics.median, skip)) for way in ways}
     for way in ways:
         distance = max(abs(a - b) / abs(b) for mine, theirs in zip(way.losses, eager.losses) for a, b in zip(mine, theirs))
-        if not distance <= TOLERANCE:
+        if not distance <= way.tolerance:
             failures.append(f"{name} {way.name}: losses are {distance:.1e} from eager's")
         if isinstance(way, Memopt) and not peaks[way] < peaks[eager]:
             failures.append(f"{name} {way.name}: {peaks[way]} bytes, eager has {peaks[eager]}")
-        faster = min(others, key=times.get)
+        faster = min((way for way in ways if isinstance(way, Eager)), key=times.get)
         if isinstance(way, Memopt) and all(mine > theirs for mine, theirs in zip(times[way], times[faster])):
             failures.append(f"{name} {way.name}: slower than {faster.name}, {times[way]} and {times[faster]} s")
         yield [name, way.name, driver.mib(way.known) if way.known else "-", driver.mib(peaks[way]), f"{100 * peaks[way] / peaks[eager]:.0f}",

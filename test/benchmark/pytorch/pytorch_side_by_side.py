@@ -5,7 +5,8 @@
 """Trains full-size models with PyTorch and with memopt, side by side: seconds of a step against bytes.
 
     VENV/bin/python pytorch_side_by_side.py resnet50 gpt2 --work FOLDER [--bin BIN] [--optimizer sgd|adamw] [--rounds 3]
-        [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--loaded] [--isa native|avx2|avx512] [--threads 2] [--json FILE]
+        [--ways eager,channels_last] [--fractions 1,0.5,0.2] [--budgets 4] [--bf16] [--loaded]
+        [--isa native|avx2|avx512] [--threads 2] [--json FILE]
 
 The Python that runs it has torch, torchvision, transformers and safetensors. ResNet-50 and ViT-S/16 take batches of 16
 images of 224 x 224, MobileNetV2 of 32, GPT-2 124M of 2 x 512 tokens, all without dropout; random weights and data, SGD
@@ -109,7 +110,8 @@ class Model:
         self.folder = options.work / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tools = driver.Tools.find(options.bin, options.threads)
-        self.torch = [Torch(self, way) for way in WAYS[name] + (NARROW_WAYS[name] if options.bf16 else [])
+        ways = [way for way in WAYS[name] if not options.ways or way in ("eager", *options.ways)]
+        self.torch = [Torch(self, way) for way in ways + (NARROW_WAYS[name] if options.bf16 else [])
                       + [f"compile:{f}" for f in options.fractions]]
         self.memopt = []
 
@@ -194,7 +196,7 @@ def distance_of(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
 
 
-def fractions(text):
+def parts(text):
     return [part for part in text.split(",") if part]
 
 
@@ -207,7 +209,8 @@ def parse():
     parser.add_argument("--optimizer", choices=sorted(RATES), default="sgd")
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each process")
     parser.add_argument("--rounds", type=int, default=3, help="processes of each kind")
-    parser.add_argument("--fractions", type=fractions, default=["1", "0.5", "0.2"],
+    parser.add_argument("--ways", type=parts, default=[], help="of PyTorch in f32 beside eager, joined by commas; default: all")
+    parser.add_argument("--fractions", type=parts, default=["1", "0.5", "0.2"],
                         help="of activation_memory_budget, joined by commas; empty: no torch.compile")
     parser.add_argument("--budgets", type=int, default=4, help="of memopt, below its plan without a budget")
     parser.add_argument("--bf16", action="store_true", help="autocast and --precision=bf16 as well")

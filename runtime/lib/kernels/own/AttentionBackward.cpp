@@ -31,18 +31,18 @@ constexpr int64_t enoughHeads = 16;
 /// Memory of one task.
 template <typename S, typename T> struct BackwardScratch {
   BackwardScratch(const AttentionTiles<S, T> &tiles, void *base) : cutter(base) {
-    constexpr int64_t n = attentionTile;
-    queryRows = cutter.take(n * tiles.d.headSize);
-    gradientRows = cutter.take(n * tiles.d.valueSize);
-    keyColumns = cutter.take(n * tiles.d.headSize);
-    valueColumns = cutter.take(n * tiles.d.valueSize);
-    headFeatures = cutter.take(n * tiles.headPadded);
-    valueFeatures = cutter.take(n * tiles.valuePadded);
-    probabilities = cutter.take(n * n);
-    scoreGradients = cutter.take(n * n);
-    dq = cutter.take(n * tiles.headPadded);
-    dk = cutter.take(n * tiles.headPadded);
-    dv = cutter.take(n * tiles.valuePadded);
+    int64_t queries = tiles.queryTiles.tileSize(), keys = tiles.keyTiles.tileSize();
+    queryRows = cutter.take(tiles.leftElements(queries, tiles.d.headSize));
+    gradientRows = cutter.take(tiles.leftElements(queries, tiles.d.valueSize));
+    keyColumns = cutter.take(keys * tiles.d.headSize);
+    valueColumns = cutter.take(keys * tiles.d.valueSize);
+    headFeatures = cutter.take(std::max(queries, keys) * tiles.headPadded);
+    valueFeatures = cutter.take(queries * tiles.valuePadded);
+    probabilities = cutter.take(tiles.tileElements());
+    scoreGradients = cutter.take(tiles.tileElements());
+    dq = cutter.take(queries * tiles.headPadded);
+    dk = cutter.take(tiles.keyRows() * tiles.headPadded);
+    dv = cutter.take(tiles.keyRows() * tiles.valuePadded);
   }
 
   ScratchCutter<T> cutter;
@@ -50,11 +50,6 @@ template <typename S, typename T> struct BackwardScratch {
   T *headFeatures, *valueFeatures; ///< packed right operands of the gradients, one at a time
   T *probabilities, *scoreGradients;
   T *dq, *dk, *dv;
-};
-
-/// A tile of tokens.
-struct Range {
-  int64_t begin, count;
 };
 
 /// What is left of a tile of scores.
@@ -65,8 +60,8 @@ struct Sizes {
 template <typename S, typename T> class AttentionBackward final : public LibraryCall {
 public:
   AttentionBackward(const AttentionDescriptor &descriptor, int threads)
-      : d(descriptor), tiles(d), queryTiles(ceilDivide(d.queries, attentionTile)),
-        keyTiles(ceilDivide(d.keys, attentionTile)),
+      : d(descriptor), tiles(d), queryTiles(tiles.queryTiles.count()),
+        keyTiles(tiles.keyTiles.count()),
         wholeHeads(d.batch * d.kvHeads >= enoughHeads && (!isHalf<S> || keyTiles == 1)),
         slots(static_cast<int>(std::min<int64_t>(threads, std::max(mostTasks(), maskTasks())))),
         slotBytes(Scratch(tiles, nullptr).cutter.bytes) {}
@@ -138,16 +133,16 @@ private:
     for (int64_t b = batch; b < last(d.dMask[0], batch, d.batch); ++b)
       for (int64_t h = head; h < last(d.dMask[1], head, d.heads); ++h)
         for (int64_t t = tile; t < last(d.dMask[2], tile, queryTiles); ++t)
-          addQueriesToMask(buffers, scratch, b, h, tileRange(t, d.queries));
+          addQueriesToMask(buffers, scratch, b, h, tiles.queryTiles[t]);
   }
 
   void addQueriesToMask(void *const *buffers, Scratch &scratch, int64_t batch, int64_t head,
-                        const Range &queries) const {
+                        const TokenRange &queries) const {
     packQueries(buffers, scratch, batch * d.heads + head, queries);
     auto *result =
         static_cast<Wide<S> *>(buffers[d.outIndex() + 6]) + batch * d.dMask[0] + head * d.dMask[1];
     for (int64_t tile = 0; tile < keyTiles; ++tile) {
-      Range keys = tileRange(tile, d.keys);
+      TokenRange keys = tiles.keyTiles[tile];
       if (!meet(queries, keys))
         continue;
       packKeys(buffers, scratch, batch * d.kvHeads + head / (d.heads / d.kvHeads), keys);
@@ -156,7 +151,7 @@ private:
       for (int64_t i = 0; i < sizes.queries; ++i)
         for (int64_t j = 0; j < sizes.keys; ++j)
           result[(queries.begin + i) * d.dMask[2] + (keys.begin + j) * d.dMask[3]] +=
-              static_cast<Wide<S>>(scratch.scoreGradients[i * attentionTile + j]);
+              static_cast<Wide<S>>(scratch.scoreGradients[i * attentionStride + j]);
     }
   }
 
@@ -166,13 +161,13 @@ private:
     if (d.dMask[2] == 0) {
       for (int64_t i = 1; i < sizes.queries; ++i)
         for (int64_t j = 0; j < sizes.keys; ++j)
-          tile[j] += tile[i * attentionTile + j];
+          tile[j] += tile[i * attentionStride + j];
       sizes.queries = 1;
     }
     if (d.dMask[3] == 0) {
       for (int64_t i = 0; i < sizes.queries; ++i)
         for (int64_t j = 1; j < sizes.keys; ++j)
-          tile[i * attentionTile] += tile[i * attentionTile + j];
+          tile[i * attentionStride] += tile[i * attentionStride + j];
       sizes.keys = 1;
     }
     return sizes;
@@ -182,43 +177,39 @@ private:
     int64_t kvHeads = d.batch * d.kvHeads;
     return wholeHeads ? kvHeads : std::max(kvHeads * keyTiles, d.batch * d.heads * queryTiles);
   }
-  static Range tileRange(int64_t tile, int64_t tokens) {
-    int64_t begin = tile * attentionTile;
-    return {begin, std::min(attentionTile, tokens - begin)};
-  }
-  bool meet(const Range &queries, const Range &keys) const {
+  bool meet(const TokenRange &queries, const TokenRange &keys) const {
     return !d.causal || keys.begin < queries.begin + queries.count;
   }
   /// The matrix of `head` (batch and head in one number, of `heads` a batch) from `range` on.
   template <typename Element>
   static TokenMatrix<Element> tokens(void *buffer, const HeadStrides &strides, int64_t heads,
-                                     int64_t head, const Range &range) {
+                                     int64_t head, const TokenRange &range) {
     return headMatrix<Element>(buffer, strides, head / heads, head % heads).from(range.begin);
   }
-  TokenMatrix<const S> q(void *const *b, int64_t head, const Range &range) const {
+  TokenMatrix<const S> q(void *const *b, int64_t head, const TokenRange &range) const {
     return tokens<const S>(b[0], d.q, d.heads, head, range);
   }
-  TokenMatrix<const S> k(void *const *b, int64_t kvHead, const Range &range) const {
+  TokenMatrix<const S> k(void *const *b, int64_t kvHead, const TokenRange &range) const {
     return tokens<const S>(b[1], d.k, d.kvHeads, kvHead, range);
   }
-  TokenMatrix<const S> v(void *const *b, int64_t kvHead, const Range &range) const {
+  TokenMatrix<const S> v(void *const *b, int64_t kvHead, const TokenRange &range) const {
     return tokens<const S>(b[2], d.v, d.kvHeads, kvHead, range);
   }
-  TokenMatrix<const S> dOut(void *const *b, int64_t head, const Range &range) const {
+  TokenMatrix<const S> dOut(void *const *b, int64_t head, const TokenRange &range) const {
     return tokens<const S>(b[d.outIndex() + 2], d.dOut, d.heads, head, range);
   }
 
   /// dk and dv of one tile of keys; with `withQueries` also its part of dq.
   void runKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, int64_t keyTile,
                bool withQueries) const {
-    Range keys = tileRange(keyTile, d.keys);
+    TokenRange keys = tiles.keyTiles[keyTile];
     packKeys(buffers, scratch, kvHead, keys);
-    std::fill(scratch.dk, scratch.dk + attentionTile * tiles.headPadded, T(0));
-    std::fill(scratch.dv, scratch.dv + attentionTile * tiles.valuePadded, T(0));
+    std::fill(scratch.dk, scratch.dk + tiles.keyRows() * tiles.headPadded, T(0));
+    std::fill(scratch.dv, scratch.dv + tiles.keyRows() * tiles.valuePadded, T(0));
     int64_t sharing = d.heads / d.kvHeads;
     for (int64_t head = kvHead * sharing; head < (kvHead + 1) * sharing; ++head)
       for (int64_t tile = 0; tile < queryTiles; ++tile) {
-        Range queries = tileRange(tile, d.queries);
+        TokenRange queries = tiles.queryTiles[tile];
         if (!meet(queries, keys))
           continue;
         packQueries(buffers, scratch, head, queries);
@@ -237,11 +228,11 @@ private:
 
   /// dq of one tile of queries.
   void runQueries(void *const *buffers, Scratch &scratch, int64_t head, int64_t queryTile) const {
-    Range queries = tileRange(queryTile, d.queries);
+    TokenRange queries = tiles.queryTiles[queryTile];
     int64_t kvHead = head / (d.heads / d.kvHeads);
     packQueries(buffers, scratch, head, queries);
     for (int64_t tile = 0; tile < keyTiles; ++tile) {
-      Range keys = tileRange(tile, d.keys);
+      TokenRange keys = tiles.keyTiles[tile];
       if (!meet(queries, keys))
         continue;
       packKeys(buffers, scratch, kvHead, keys);
@@ -251,32 +242,34 @@ private:
     storeQueries(buffers, scratch, head, queries, /*add=*/false);
   }
 
-  void packKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, const Range &keys) const {
+  void packKeys(void *const *buffers, Scratch &scratch, int64_t kvHead,
+                const TokenRange &keys) const {
     tiles.packColumns(scratch.keyColumns, k(buffers, kvHead, keys), keys.count, d.headSize);
     tiles.packColumns(scratch.valueColumns, v(buffers, kvHead, keys), keys.count, d.valueSize);
   }
 
   void packQueries(void *const *buffers, Scratch &scratch, int64_t head,
-                   const Range &queries) const {
-    tiles.packRows(scratch.queryRows, q(buffers, head, queries), queries.count, d.headSize);
-    tiles.rows.scale(scratch.queryRows, attentionTile * d.headSize, static_cast<T>(d.scale));
-    tiles.packRows(scratch.gradientRows, dOut(buffers, head, queries), queries.count, d.valueSize);
+                   const TokenRange &queries) const {
+    tiles.takeRows(scratch.queryRows, q(buffers, head, queries), tiles.queryTiles, queries.count,
+                   d.headSize, static_cast<T>(d.scale));
+    tiles.takeRows(scratch.gradientRows, dOut(buffers, head, queries), tiles.queryTiles,
+                   queries.count, d.valueSize, T(1));
   }
 
   /// Probabilities after dropout, and the gradients of the scores.
-  void makeTile(void *const *buffers, Scratch &scratch, int64_t head, const Range &queries,
-                const Range &keys) const {
-    tiles.multiplyPacked(scratch.probabilities, scratch.queryRows, queries.count,
+  void makeTile(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
+                const TokenRange &keys) const {
+    tiles.multiplyTokens(scratch.probabilities, scratch.queryRows, queries.count,
                          scratch.keyColumns, keys.count, d.headSize);
-    tiles.multiplyPacked(scratch.scoreGradients, scratch.gradientRows, queries.count,
+    tiles.multiplyTokens(scratch.scoreGradients, scratch.gradientRows, queries.count,
                          scratch.valueColumns, keys.count, d.valueSize);
     int64_t padded = roundUp(keys.count, tiles.blocks.columnsPerPanel);
     int64_t batch = head / d.heads, within = head % d.heads;
     auto *lse = static_cast<const Wide<S> *>(buffers[d.outIndex() + 1]) + head * d.queries;
     for (int64_t i = 0; i < queries.count; ++i) {
       int64_t query = queries.begin + i;
-      T *row = scratch.probabilities + i * attentionTile;
-      T *gradient = scratch.scoreGradients + i * attentionTile;
+      T *row = scratch.probabilities + i * attentionStride;
+      T *gradient = scratch.scoreGradients + i * attentionStride;
       tiles.hide(row, buffers, batch, within, query, keys.begin, keys.count, padded);
       tiles.rows.exponentiate(row, padded, static_cast<T>(lse[query]));
       tiles.differentiate(gradient, row, delta(buffers, head, query), buffers, batch, within, query,
@@ -285,29 +278,15 @@ private:
   }
 
   T delta(void *const *buffers, int64_t head, int64_t query) const {
-    Range at{query, 1};
+    TokenRange at{query, 1};
     auto out = tokens<const S>(buffers[d.outIndex()], d.out, d.heads, head, at);
     auto gradient = dOut(buffers, head, at);
-    // Lanes, of which no addition waits for another's.
-    constexpr int64_t lanes = 8;
-    T sums[lanes] = {};
-    auto add = [&](int64_t first, int64_t count, int64_t step, int64_t gradientStep) {
-      for (int64_t j = 0; j < count; ++j)
-        sums[j] += T(out.data[(first + j) * step]) * T(gradient.data[(first + j) * gradientStep]);
-    };
-    bool isPacked = out.featureStride == 1 && gradient.featureStride == 1;
-    int64_t j = 0;
-    for (; j + lanes <= d.valueSize; j += lanes)
-      isPacked ? add(j, lanes, 1, 1) : add(j, lanes, out.featureStride, gradient.featureStride);
-    add(j, d.valueSize - j, out.featureStride, gradient.featureStride);
-    T sum = 0;
-    for (T part : sums)
-      sum += part;
-    return sum;
+    return tiles.blocks.dot(out.data, out.featureStride, gradient.data, gradient.featureStride,
+                            d.valueSize);
   }
 
-  void addToKeys(void *const *buffers, Scratch &scratch, int64_t head, const Range &queries,
-                 const Range &keys) const {
+  void addToKeys(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
+                 const TokenRange &keys) const {
     RightOperand<T> gradients = tiles.featureColumns(
         scratch.valueFeatures, dOut(buffers, head, queries), queries.count, d.valueSize);
     tiles.multiplyTransposed(scratch.dv, tiles.valuePadded, scratch.probabilities, keys.count,
@@ -318,15 +297,15 @@ private:
                              queries.count, heads, d.headSize, true);
   }
 
-  void multiplyKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, const Range &queries,
-                    const Range &keys, bool accumulate) const {
+  void multiplyKeys(void *const *buffers, Scratch &scratch, int64_t kvHead,
+                    const TokenRange &queries, const TokenRange &keys, bool accumulate) const {
     RightOperand<T> right = tiles.featureColumns(scratch.headFeatures, k(buffers, kvHead, keys),
                                                  keys.count, d.headSize);
     tiles.multiplyTile(scratch.dq, tiles.headPadded, scratch.scoreGradients, queries.count,
                        keys.count, right, d.headSize, accumulate);
   }
 
-  void storeQueries(void *const *buffers, Scratch &scratch, int64_t head, const Range &queries,
+  void storeQueries(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
                     bool add) const {
     store(tokens<S>(buffers[d.outIndex() + 3], d.dq, d.heads, head, queries), scratch.dq,
           tiles.headPadded, queries.count, d.headSize, static_cast<T>(d.scale), add);

@@ -16,14 +16,14 @@ namespace {
 /// Memory of one task: a tile of queries against all keys.
 template <typename S, typename T> struct ForwardScratch {
   ForwardScratch(const AttentionTiles<S, T> &tiles, void *base) : cutter(base) {
-    constexpr int64_t n = attentionTile;
-    queries = cutter.take(n * tiles.d.headSize);
-    keys = cutter.take(n * tiles.d.headSize);
-    values = cutter.take(n * tiles.valuePadded);
-    scores = cutter.take(n * n);
-    result = cutter.take(n * tiles.valuePadded);
-    maximum = cutter.take(n);
-    sum = cutter.take(n);
+    int64_t q = tiles.queryTiles.tileSize(), k = tiles.keyTiles.tileSize();
+    queries = cutter.take(tiles.leftElements(q, tiles.d.headSize));
+    keys = cutter.take(k * tiles.d.headSize);
+    values = cutter.take(k * tiles.valuePadded);
+    scores = cutter.take(tiles.tileElements());
+    result = cutter.take(q * tiles.valuePadded);
+    maximum = cutter.take(q);
+    sum = cutter.take(q);
   }
 
   ScratchCutter<T> cutter;
@@ -33,8 +33,7 @@ template <typename S, typename T> struct ForwardScratch {
 template <typename S, typename T> class AttentionForward final : public LibraryCall {
 public:
   AttentionForward(const AttentionDescriptor &descriptor, int threads)
-      : d(descriptor), tiles(d), queryTiles(ceilDivide(d.queries, attentionTile)),
-        slots(static_cast<int>(std::min<int64_t>(threads, taskCount()))),
+      : d(descriptor), tiles(d), slots(static_cast<int>(std::min<int64_t>(threads, taskCount()))),
         slotBytes(ForwardScratch<S, T>(tiles, nullptr).cutter.bytes) {}
 
   int64_t workspaceBytes() const override { return slots * slotBytes; }
@@ -50,52 +49,54 @@ public:
 
 private:
   struct Place {
-    int64_t batch, head, queryBegin, queries;
+    int64_t batch, head;
+    TokenRange queries;
   };
 
-  int64_t taskCount() const { return d.batch * d.heads * queryTiles; }
+  int64_t taskCount() const { return d.batch * d.heads * tiles.queryTiles.count(); }
 
   void runTask(void *const *buffers, int64_t task, char *memory) const {
     ForwardScratch<S, T> scratch(tiles, memory);
     // Under a causal mask the last tile of queries has most work: it goes first.
-    int64_t tile = queryTiles - 1 - task % queryTiles, head = task / queryTiles;
-    int64_t begin = tile * attentionTile;
-    Place place{head / d.heads, head % d.heads, begin, std::min(attentionTile, d.queries - begin)};
+    int64_t queryTiles = tiles.queryTiles.count(), head = task / queryTiles;
+    TokenRange queries = tiles.queryTiles[queryTiles - 1 - task % queryTiles];
+    Place place{head / d.heads, head % d.heads, queries};
     int64_t kvHead = place.head / (d.heads / d.kvHeads);
-    tiles.packRows(scratch.queries,
-                   headMatrix<const S>(buffers[0], d.q, place.batch, place.head).from(begin),
-                   place.queries, d.headSize);
-    tiles.rows.scale(scratch.queries, attentionTile * d.headSize, static_cast<T>(d.scale));
-    std::fill(scratch.maximum, scratch.maximum + attentionTile,
-              -std::numeric_limits<T>::infinity());
-    std::fill(scratch.sum, scratch.sum + attentionTile, T(0));
-    std::fill(scratch.result, scratch.result + attentionTile * tiles.valuePadded, T(0));
+    tiles.takeRows(
+        scratch.queries,
+        headMatrix<const S>(buffers[0], d.q, place.batch, place.head).from(queries.begin),
+        tiles.queryTiles, queries.count, d.headSize, static_cast<T>(d.scale));
+    int64_t rows = tiles.queryTiles.tileSize();
+    std::fill(scratch.maximum, scratch.maximum + rows, -std::numeric_limits<T>::infinity());
+    std::fill(scratch.sum, scratch.sum + rows, T(0));
+    std::fill(scratch.result, scratch.result + rows * tiles.valuePadded, T(0));
     auto k = headMatrix<const S>(buffers[1], d.k, place.batch, kvHead);
     auto v = headMatrix<const S>(buffers[2], d.v, place.batch, kvHead);
-    int64_t end = d.causal ? std::min(d.keys, begin + place.queries) : d.keys;
-    for (int64_t key = 0; key < end; key += attentionTile)
-      addKeys(buffers, scratch, place, key, std::min(attentionTile, d.keys - key), k.from(key),
-              v.from(key));
+    int64_t end = d.causal ? std::min(d.keys, queries.begin + queries.count) : d.keys;
+    for (int64_t tile = 0; tile < tiles.keyTiles.count() && tiles.keyTiles[tile].begin < end;
+         ++tile)
+      addKeys(buffers, scratch, place, tiles.keyTiles[tile], k, v);
     finish(buffers, scratch, place);
   }
 
   void addKeys(void *const *buffers, ForwardScratch<S, T> &scratch, const Place &place,
-               int64_t keyBegin, int64_t keys, const TokenMatrix<const S> &k,
+               const TokenRange &keys, const TokenMatrix<const S> &k,
                const TokenMatrix<const S> &v) const {
-    tiles.packColumns(scratch.keys, k, keys, d.headSize);
-    tiles.multiplyPacked(scratch.scores, scratch.queries, place.queries, scratch.keys, keys,
-                         d.headSize);
-    int64_t padded = roundUp(keys, tiles.blocks.columnsPerPanel);
-    for (int64_t i = 0; i < place.queries; ++i) {
-      T *row = scratch.scores + i * attentionTile;
-      tiles.hide(row, buffers, place.batch, place.head, place.queryBegin + i, keyBegin, keys,
-                 padded);
+    tiles.packColumns(scratch.keys, k.from(keys.begin), keys.count, d.headSize);
+    tiles.multiplyTokens(scratch.scores, scratch.queries, place.queries.count, scratch.keys,
+                         keys.count, d.headSize);
+    int64_t padded = roundUp(keys.count, tiles.blocks.columnsPerPanel);
+    for (int64_t i = 0; i < place.queries.count; ++i) {
+      T *row = scratch.scores + i * attentionStride;
+      int64_t query = place.queries.begin + i;
+      tiles.hide(row, buffers, place.batch, place.head, query, keys.begin, keys.count, padded);
       addRow(scratch, i, row, padded);
-      tiles.drop(row, buffers, place.batch, place.head, place.queryBegin + i, keyBegin, keys);
+      tiles.drop(row, buffers, place.batch, place.head, query, keys.begin, keys.count);
     }
-    RightOperand<T> values = tiles.featureColumns(scratch.values, v, keys, d.valueSize);
-    tiles.multiplyTile(scratch.result, tiles.valuePadded, scratch.scores, place.queries, keys,
-                       values, d.valueSize, true);
+    RightOperand<T> values =
+        tiles.featureColumns(scratch.values, v.from(keys.begin), keys.count, d.valueSize);
+    tiles.multiplyTile(scratch.result, tiles.valuePadded, scratch.scores, place.queries.count,
+                       keys.count, values, d.valueSize, true);
   }
 
   /// Scores to probabilities relative to the maximum so far; what was summed before is brought to
@@ -119,11 +120,11 @@ private:
   }
 
   void finish(void *const *buffers, ForwardScratch<S, T> &scratch, const Place &place) const {
-    auto out =
-        headMatrix<S>(buffers[d.outIndex()], d.out, place.batch, place.head).from(place.queryBegin);
+    auto out = headMatrix<S>(buffers[d.outIndex()], d.out, place.batch, place.head)
+                   .from(place.queries.begin);
     auto *lse = static_cast<Wide<S> *>(buffers[d.outIndex() + 1]) +
-                (place.batch * d.heads + place.head) * d.queries + place.queryBegin;
-    for (int64_t i = 0; i < place.queries; ++i) {
+                (place.batch * d.heads + place.head) * d.queries + place.queries.begin;
+    for (int64_t i = 0; i < place.queries.count; ++i) {
       T sum = scratch.sum[i];
       // A query that sees nothing gets zeros, as in PyTorch, and an lse that gives zero gradients.
       bool blind = sum == 0;
@@ -132,14 +133,16 @@ private:
                      : static_cast<Wide<S>>(scratch.maximum[i] + std::log(sum));
       const T *row = scratch.result + i * tiles.valuePadded;
       S *target = out.data + i * out.tokenStride;
-      for (int64_t j = 0; j < d.valueSize; ++j)
-        target[j * out.featureStride] = static_cast<S>(row[j] * factor);
+      auto store = [&](int64_t step) {
+        for (int64_t j = 0; j < d.valueSize; ++j)
+          target[j * step] = static_cast<S>(row[j] * factor);
+      };
+      out.featureStride == 1 ? store(1) : store(out.featureStride);
     }
   }
 
   const AttentionDescriptor d;
   const AttentionTiles<S, T> tiles;
-  const int64_t queryTiles;
   const int slots;
   const int64_t slotBytes;
 };

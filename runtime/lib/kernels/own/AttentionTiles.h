@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Attention by tiles of attentionTile queries by attentionTile keys; no matrix of scores exists.
+// Attention by tiles of up to attentionTile queries and keys; no matrix of scores exists.
 // The method is FlashAttention's (Dao et al., arXiv:2205.14135; backward as in arXiv:2307.08691):
 // forward keeps a running maximum and sum for each query, backward makes the probabilities again
 // from the log-sum-exp that forward saved.
@@ -42,6 +42,29 @@ TokenMatrix<S> headMatrix(void *buffer, const HeadStrides &strides, int64_t batc
           strides[3]};
 }
 
+/// A tile of tokens.
+struct TokenRange {
+  int64_t begin, count;
+};
+
+/// Tokens in tiles of about one size: a nearly empty one would cost as much packing as the others.
+class TokenTiles {
+public:
+  /// Tiles of whole panels, so that only the last one has lanes without a token.
+  TokenTiles(int64_t tokens, int64_t most, int64_t panel)
+      : tokens(tokens), size(std::max(panel, cutEvenly(tokens, most / panel * panel, panel))) {}
+
+  int64_t count() const { return ceilDivide(tokens, size); }
+  /// Of the largest tile; a multiple of the panel.
+  int64_t tileSize() const { return size; }
+  TokenRange operator[](int64_t tile) const {
+    return {tile * size, std::min(size, tokens - tile * size)};
+  }
+
+private:
+  int64_t tokens, size;
+};
+
 /// A right operand: packed, or read where it is.
 template <typename T> struct RightOperand {
   const T *data;
@@ -53,13 +76,25 @@ public:
   explicit AttentionTiles(const AttentionDescriptor &d)
       : d(d), headPadded(roundUp(d.headSize, blocks.columnsPerPanel)),
         valuePadded(roundUp(d.valueSize, blocks.columnsPerPanel)),
+        queryTiles(d.queries, mostTokens(), blocks.rowsPerPanel),
+        keyTiles(d.keys, mostTokens(), blocks.columnsPerPanel),
         threshold(dropoutThreshold(d.dropoutProbability)),
         keepFactor(static_cast<T>(1 / (1 - d.dropoutProbability))) {}
 
-  /// Left operand: lanes are tokens, depth is features.
-  void packRows(T *panels, const TokenMatrix<const S> &matrix, int64_t tokens,
-                int64_t features) const {
-    packTokens({panels, blocks.rowsPerPanel, features}, matrix, tokens, features);
+  /// Elements that a left operand of `tokens` rows takes.
+  int64_t leftElements(int64_t tokens, int64_t features) const {
+    return tokens * (isCopied(features) ? attentionStride : features);
+  }
+  /// Left operand: rows are tokens, depth is features, times a factor. Rows that a tile's stride
+  /// holds are copied as they are, which takes less than packing them.
+  void takeRows(T *target, const TokenMatrix<const S> &matrix, const TokenTiles &tiles,
+                int64_t tokens, int64_t features, T factor) const {
+    if (isCopied(features))
+      return blocks.copyRows(target, attentionStride, matrix.data, matrix.tokenStride,
+                             matrix.featureStride, tokens, features, factor);
+    packTokens({target, blocks.rowsPerPanel, features}, matrix, tokens, features);
+    if (factor != 1)
+      rows.scale(target, tiles.tileSize() * features, factor);
   }
   /// Right operand: lanes are tokens, depth is features.
   void packColumns(T *panels, const TokenMatrix<const S> &matrix, int64_t tokens,
@@ -81,20 +116,22 @@ public:
     return {panels, blocks.columnsPerPanel * tokens, blocks.columnsPerPanel};
   }
 
-  /// tile[i][j] = rows i . columns j over `features`.
-  void multiplyPacked(T *tile, const T *rows, int64_t rowCount, const T *columns,
+  /// tile[i][j] = rows i . columns j over `features`, with rows that takeRows left.
+  void multiplyTokens(T *tile, const T *rows, int64_t rowCount, const T *columns,
                       int64_t columnCount, int64_t features) const {
+    bool isCopy = isCopied(features);
+    int64_t rowStride = isCopy ? attentionStride : 1;
     blocks.multiply(rowPanels(rowCount), columnPanels(columnCount), features, rows,
-                    blocks.rowsPerPanel * features, 1, blocks.rowsPerPanel, columns,
-                    blocks.columnsPerPanel * features, blocks.columnsPerPanel, tile, attentionTile,
-                    false);
+                    blocks.rowsPerPanel * (isCopy ? attentionStride : features), rowStride,
+                    isCopy ? 1 : blocks.rowsPerPanel, columns, blocks.columnsPerPanel * features,
+                    blocks.columnsPerPanel, tile, attentionStride, false);
   }
 
   /// result[i] (+)= sum over j < depth of tile[i][j] * right[j]
   void multiplyTile(T *result, int64_t resultStride, const T *tile, int64_t rows, int64_t depth,
                     const RightOperand<T> &right, int64_t features, bool accumulate) const {
     blocks.multiply(rowPanels(rows), columnPanels(features), depth, tile,
-                    blocks.rowsPerPanel * attentionTile, attentionTile, 1, right.data,
+                    blocks.rowsPerPanel * attentionStride, attentionStride, 1, right.data,
                     right.panelStride, right.depthStride, result, resultStride, accumulate);
   }
 
@@ -103,7 +140,7 @@ public:
                           int64_t depth, const RightOperand<T> &right, int64_t features,
                           bool accumulate) const {
     blocks.multiply(rowPanels(rows), columnPanels(features), depth, tile, blocks.rowsPerPanel, 1,
-                    attentionTile, right.data, right.panelStride, right.depthStride, result,
+                    attentionStride, right.data, right.panelStride, right.depthStride, result,
                     resultStride, accumulate);
   }
 
@@ -150,6 +187,11 @@ public:
       rows.softmaxGradient(gradient, probability, padded, delta);
   }
 
+  /// Elements of a tile of scores.
+  int64_t tileElements() const { return queryTiles.tileSize() * attentionStride; }
+  /// Rows of a result whose rows are the keys of a tile.
+  int64_t keyRows() const { return roundUp(keyTiles.tileSize(), blocks.rowsPerPanel); }
+
   int64_t rowPanels(int64_t count) const { return ceilDivide(count, blocks.rowsPerPanel); }
   int64_t columnPanels(int64_t count) const { return ceilDivide(count, blocks.columnsPerPanel); }
 
@@ -158,8 +200,14 @@ public:
   const RowKernels<T> &rows = rowKernels<T>();
   /// Features of a row of a result tile, rounded up to whole panels.
   const int64_t headPadded, valuePadded;
+  const TokenTiles queryTiles, keyTiles;
 
 private:
+  static bool isCopied(int64_t features) { return features <= attentionStride; }
+
+  /// Half of what large tiles on the diagonal of a causal mask compute would be hidden.
+  int64_t mostTokens() const { return d.causal ? attentionTile * 3 / 4 : attentionTile; }
+
   RandomRow randomRow(void *const *buffers, int64_t batch, int64_t head, int64_t query,
                       int64_t keyBegin) const {
     int64_t element = ((batch * d.heads + head) * d.queries + query) * d.keys + keyBegin;

@@ -32,8 +32,10 @@ template <typename Computed> struct Panels {
   int64_t depth;
 };
 
-/// Rows and columns of a tile of attention scores: whole panels on every processor.
-constexpr int64_t attentionTile = 96;
+/// Most rows and columns of a tile of attention scores: whole panels of columns on every processor.
+constexpr int64_t attentionTile = 128;
+/// Its rows begin so many elements apart: whole panels of rows, either way up, and cache lines.
+constexpr int64_t attentionStride = 144;
 
 /// Kernels that read `Stored` elements from memory and compute in `Computed`.
 template <typename Stored, typename Computed> struct BlockKernels {
@@ -51,11 +53,20 @@ template <typename Stored, typename Computed> struct BlockKernels {
   void (*packSteps)(Panels<Computed> panels, int64_t laneBegin, const Stored *const *step,
                     int64_t depth, int64_t lanes, int64_t laneStride);
 
+  /// target[i][j] = source[i][j] * factor for i in [0, rows) and j in [0, count): rows targetStride
+  /// and sourceStride apart, elements of the source `step` apart.
+  void (*copyRows)(Computed *target, int64_t targetStride, const Stored *source,
+                   int64_t sourceStride, int64_t step, int64_t rows, int64_t count,
+                   Computed factor);
+
+  /// The sum of a[j * aStep] * b[j * bStep], in an order that follows from count alone.
+  Computed (*dot)(const Stored *a, int64_t aStep, const Stored *b, int64_t bStep, int64_t count);
+
   /// c (rows of cStride elements) = a * b, or += with `accumulate`: `rowPanels` panels of a, row r
   /// and depth d of panel p at p * aPanel + r * aRow + d * aDepth; `columnPanels` panels of b, step
   /// d of panel p at p * bPanel + d * bDepth, its lanes contiguous. Sums run in order of depth.
-  /// Fast for packed a (aRow 1, aDepth rowsPerPanel) and for tiles of attentionTile columns, either
-  /// way up.
+  /// Fast for packed a (aRow 1, aDepth rowsPerPanel) and for tiles of attention, whose rows are
+  /// attentionStride apart, either way up.
   void (*multiply)(int64_t rowPanels, int64_t columnPanels, int64_t depth, const Computed *a,
                    int64_t aPanel, int64_t aRow, int64_t aDepth, const Computed *b, int64_t bPanel,
                    int64_t bDepth, Computed *c, int64_t cStride, bool accumulate);

@@ -30,6 +30,11 @@ namespace memopt::libraries {
 
 inline int64_t ceilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 inline int64_t roundUp(int64_t value, int64_t by) { return ceilDivide(value, by) * by; }
+/// The size of as many blocks as their limit asks for, all of about one size: a small one at the end
+/// would cost as much packing as the others. `most` is a multiple of `panel`.
+inline int64_t cutEvenly(int64_t extent, int64_t most, int64_t panel) {
+  return roundUp(ceilDivide(extent, std::max<int64_t>(1, ceilDivide(extent, most))), panel);
+}
 /// Every part of a workspace begins on a cache line.
 inline int64_t alignBytes(int64_t bytes) { return roundUp(bytes, 64); }
 
@@ -102,12 +107,6 @@ private:
   struct Block {
     int64_t product, rowBegin, rows, columnBegin, columns;
   };
-
-  /// As many blocks as their limit asks for, all of about one size: a small one at the end would
-  /// cost as much packing as the others. `most` is a multiple of `panel`.
-  static int64_t cutEvenly(int64_t extent, int64_t most, int64_t panel) {
-    return roundUp(ceilDivide(extent, std::max<int64_t>(1, ceilDivide(extent, most))), panel);
-  }
 
   int64_t rowBlocks(const ProductShape &shape) const { return ceilDivide(shape.rows, blockRows); }
   int64_t columnBlocks(const ProductShape &shape) const {
