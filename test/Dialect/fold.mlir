@@ -32,6 +32,30 @@ func.func @transpose_nothing(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 
 // -----
 
+// Scores whose classes a model brings to the second dimension and its loss back to the last.
+// CHECK-LABEL: func.func @transpose_back
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3x4xf32>)
+// CHECK-NEXT: return %[[X]]
+func.func @transpose_back(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  %0 = memopt.transpose %x {permutation = array<i64: 2, 0, 1>} : (tensor<2x3x4xf32>) -> tensor<4x2x3xf32>
+  %1 = memopt.transpose %0 {permutation = array<i64: 1, 2, 0>} : (tensor<4x2x3xf32>) -> tensor<2x3x4xf32>
+  return %1 : tensor<2x3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @transpose_twice
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3x4xf32>)
+// CHECK-NEXT: %[[Y:.*]] = memopt.transpose %[[X]] {permutation = array<i64: 1, 2, 0>} : (tensor<2x3x4xf32>) -> tensor<3x4x2xf32>
+// CHECK-NEXT: return %[[Y]]
+func.func @transpose_twice(%x: tensor<2x3x4xf32>) -> tensor<3x4x2xf32> {
+  %0 = memopt.transpose %x {permutation = array<i64: 2, 0, 1>} : (tensor<2x3x4xf32>) -> tensor<4x2x3xf32>
+  %1 = memopt.transpose %0 {permutation = array<i64: 2, 0, 1>} : (tensor<4x2x3xf32>) -> tensor<3x4x2xf32>
+  return %1 : tensor<3x4x2xf32>
+}
+
+// -----
+
 // Permutations of equal sizes have equal types and still move elements.
 // CHECK-LABEL: func.func @transpose_square
 // CHECK: memopt.transpose

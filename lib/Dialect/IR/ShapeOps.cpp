@@ -70,9 +70,20 @@ LogicalResult TransposeOp::verify() {
   return verifyShape(*this, "result", expected, getResult());
 }
 
+/// One that changes nothing is its input, two are one.
 OpFoldResult TransposeOp::fold(FoldAdaptor) {
-  bool isIdentity = llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size()));
-  return isIdentity ? OpFoldResult(getInput()) : OpFoldResult();
+  if (llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size())))
+    return getInput();
+  auto first = getInput().getDefiningOp<TransposeOp>();
+  if (!first)
+    return {};
+  SmallVector<int64_t> both = llvm::map_to_vector(
+      getPermutation(), [&](int64_t dimension) { return first.getPermutation()[dimension]; });
+  if (llvm::equal(both, llvm::seq<int64_t>(0, both.size())))
+    return first.getInput();
+  setPermutation(both);
+  getInputMutable().assign(first.getInput());
+  return getResult();
 }
 
 //===----------------------------------------------------------------------===//

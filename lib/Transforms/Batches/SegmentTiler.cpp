@@ -8,6 +8,7 @@
 
 #include "SegmentTiler.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Dialect/ViewBuilders.h"
 #include "memopt/Transforms/Utils/TensorBuilders.h"
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
@@ -63,6 +64,28 @@ static SmallVector<ReassociationIndices> groupTokens(int64_t rank, unsigned dims
   return groups;
 }
 
+/// The piece of a concatenation that holds elements [begin, end) of `whole`, in the order of memory;
+/// or null.
+static Value findPiece(Value whole, int64_t begin, int64_t end) {
+  while (Operation *reshape = whole.getDefiningOp()) {
+    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(reshape))
+      break;
+    whole = reshape->getOperand(0);
+  }
+  auto joined = whole.getDefiningOp<tensor::ConcatOp>();
+  if (!joined || llvm::any_of(tensorType(whole).getShape().take_front(joined.getDim()),
+                              [](int64_t size) { return size != 1; }))
+    return nullptr;
+  int64_t first = 0;
+  for (Value piece : joined.getInputs()) {
+    int64_t next = first + tensorType(piece).getNumElements();
+    if (first == begin && next == end)
+      return piece;
+    first = next;
+  }
+  return nullptr;
+}
+
 /// Rows of `whole`, whose first `dims` dimensions count tokens, as `type`.
 Value SegmentTiler::cut(Value whole, unsigned dims, Rows rows, RankedTensorType type) {
   Location location = whole.getLoc();
@@ -84,14 +107,19 @@ Value SegmentTiler::cut(Value whole, unsigned dims, Rows rows, RankedTensorType 
   return slice;
 }
 
-/// An operand of a member, for the tokens of `part`.
+/// An operand of a member, for the tokens of `part`. What another segment has left in the same parts
+/// is not put together first.
 Value SegmentTiler::getOperand(Value value, Rows part) {
   if (Value made = values.lookupOrNull(value))
     return made;
   unsigned dims = segment.getTokenDims(value);
   if (dims == 0)
     return value;
-  Value made = cut(value, dims, part, segment.getTileType(value, part.size()));
+  RankedTensorType type = segment.getTileType(value, part.size());
+  int64_t ofToken = type.getNumElements() / part.size();
+  Value piece = findPiece(value, part.begin * ofToken, part.end * ofToken);
+  Value made = piece ? reshapeTo(builder, value.getLoc(), piece, type.getShape())
+                     : cut(value, dims, part, type);
   values.map(value, made);
   return made;
 }

@@ -92,6 +92,7 @@ private:
   LogicalResult tileForward(const ModuleOps &module, MatmulOp seed);
   void tileBackward(const ModuleOps &module);
   void tileWideProducts(Block &block);
+  void tileApart(MatmulOp product, size_t mostOps);
 };
 } // namespace
 
@@ -207,6 +208,50 @@ void TileTokensPass::tileBackward(const ModuleOps &module) {
     SegmentTiler(*backward).run(moduleParts);
 }
 
+/// The product by which the gradient of `product` goes on, whose first operand follows from what
+/// members leave for the backward pass; or null.
+static MatmulOp findGradient(MatmulOp product, const TokenSegment &forward) {
+  auto follows = [&](Value value) {
+    SmallVector<Value> open{value};
+    DenseSet<Operation *> seen;
+    while (!open.empty()) {
+      Operation *maker = open.pop_back_val().getDefiningOp();
+      if (!maker || !seen.insert(maker).second)
+        continue;
+      if (forward.contains(maker))
+        return true;
+      if (getPhase(maker) == Phase::Backward)
+        llvm::append_range(open, maker->getOperands());
+    }
+    return false;
+  };
+  for (auto op : product->getBlock()->getOps<MatmulOp>())
+    if (getPhase(op) == Phase::Backward && !op->hasAttr(kTileAttr) &&
+        op.getA().getType() == product.getResult().getType() && follows(op.getA()))
+      return op;
+  return nullptr;
+}
+
+/// Where the gradient waits for what all tokens come to (a preference loss), forward and backward
+/// pass are tiled each by itself. A tile of the second reads what the same tile of the first has
+/// left, or what the planner makes again of it.
+void TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
+  auto create = [&](Value seed, Phase phase) -> FailureOr<TokenSegment> {
+    FailureOr<TokenSegment> segment = TokenSegment::createOfPhase(seed, phase);
+    if (failed(segment) || segment->getOps().size() > mostOps)
+      return failure();
+    return segment;
+  };
+  FailureOr<TokenSegment> forward = create(product.getResult(), Phase::Forward);
+  MatmulOp gradient = succeeded(forward) ? findGradient(product, *forward) : MatmulOp();
+  if (!gradient || failed(create(gradient.getA(), Phase::Backward)))
+    return;
+  SegmentTiler(*forward).run(parts);
+  FailureOr<TokenSegment> backward = create(gradient.getA(), Phase::Backward);
+  if (succeeded(backward))
+    SegmentTiler(*backward).run(parts);
+}
+
 /// A segment holds further products, so that each is looked for anew.
 void TileTokensPass::tileWideProducts(Block &block) {
   constexpr size_t mostOps = 512; // each is written out for every tile
@@ -219,8 +264,10 @@ void TileTokensPass::tileWideProducts(Block &block) {
   };
   while (MatmulOp op = findNext()) {
     FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult());
-    if (failed(segment) || segment->getOps().size() > mostOps)
+    if (failed(segment) || segment->getOps().size() > mostOps) {
+      tileApart(op, mostOps);
       continue;
+    }
     segment->absorb(mostOps);
     SegmentTiler(*segment).run(parts);
   }

@@ -34,6 +34,15 @@ FailureOr<TokenSegment> TokenSegment::create(Value seed, Belongs belongs) {
   return segment;
 }
 
+FailureOr<TokenSegment> TokenSegment::createOfPhase(Value seed, Phase phase) {
+  RankedTensorType type = tensorType(seed);
+  TokenSegment segment(seed.getParentBlock(), type.getDimSize(0), type.getNumElements() / 2);
+  auto isOfPhase = [phase](Operation *op) { return getPhase(op) == phase; };
+  if (failed(segment.build(seed, isOfPhase)) || !segment.isSelfContained(phase == Phase::Forward))
+    return failure();
+  return segment;
+}
+
 LogicalResult TokenSegment::build(Value seed, Belongs belongs) {
   tokenDims[seed] = 1;
   open.push_back(seed);
@@ -242,14 +251,16 @@ bool TokenSegment::waitsForSum() const {
   });
 }
 
-/// No wide value leaves.
-bool TokenSegment::isSelfContained() const {
+/// No wide value leaves, but for ops of the backward pass where that may be.
+bool TokenSegment::isSelfContained(bool mayLeaveForGradient) const {
+  auto mayRead = [&](Operation *user) {
+    return members.contains(user) || (mayLeaveForGradient && getPhase(user) == Phase::Backward);
+  };
   return llvm::none_of(members, [&](Operation *op) {
     return !isSameForAll(op) && llvm::any_of(op->getResults(), [&](OpResult result) {
       return getTokenDims(result) && isWide(result) &&
-             llvm::any_of(result.getUses(), [&](OpOperand &use) {
-               return isRead(use) && !members.contains(use.getOwner());
-             });
+             llvm::any_of(result.getUses(),
+                          [&](OpOperand &use) { return isRead(use) && !mayRead(use.getOwner()); });
     });
   });
 }

@@ -30,6 +30,10 @@ public:
   /// however wide that is, and what lies between.
   static FailureOr<TokenSegment> create(Value seed, Belongs belongs = nullptr);
 
+  /// The part of such a segment that one phase runs. Wide values may leave the forward pass for the
+  /// backward pass alone.
+  static FailureOr<TokenSegment> createOfPhase(Value seed, Phase phase);
+
   /// Takes in what would make values of members wait for all tokens though only sums over tokens
   /// follow from them, and what makes values for members alone out of fewer bytes that nobody keeps
   /// for the segment. A segment that would get more than `mostOps` stays as it is.
@@ -77,7 +81,7 @@ private:
   bool isForMembers(Operation *op) const;
   int64_t countNewBytes(Operation *op) const;
   void addMakers(Operation *last);
-  bool isSelfContained() const;
+  bool isSelfContained(bool mayLeaveForGradient = false) const;
 
   Block *block;
   int64_t count;         ///< tokens

@@ -74,10 +74,12 @@ static Value concatenate(OpBuilder &builder, Location loc, Type type,
 /// Fewer products than this are added up as they are.
 static constexpr size_t kFewProducts = 4;
 
-/// Joined products have about so many times as many rows as the matrix has rows or columns.
-static constexpr int64_t kRowsOfJoined = 4;
+/// A product of so many rows multiplies for longer than its pass over the matrix takes.
+static constexpr int64_t kThinRows = 64;
+/// Joined products have about so many rows. More gain nothing, and have to be there at a time.
+static constexpr int64_t kRowsOfJoined = 256;
 
-/// Whether `value` is a^T b of two matrices with few rows, as the gradient of a weight is.
+/// `value` if it is a^T b of two matrices with few rows, as the gradient of a weight may be.
 static MatmulOp getThinProduct(Value value) {
   auto product = value.getDefiningOp<MatmulOp>();
   if (!product || !product.getTransposeA() || product.getTransposeB())
@@ -85,7 +87,8 @@ static MatmulOp getThinProduct(Value value) {
   auto type = cast<RankedTensorType>(product.getType());
   auto rows = cast<RankedTensorType>(product.getA().getType());
   bool isThin =
-      type.getRank() == 2 && rows.getDimSize(0) <= std::max(type.getDimSize(0), type.getDimSize(1));
+      type.getRank() == 2 &&
+      rows.getDimSize(0) <= std::min(kThinRows, std::max(type.getDimSize(0), type.getDimSize(1)));
   return isThin ? product : MatmulOp();
 }
 
@@ -106,8 +109,8 @@ static Value joinRows(OpBuilder &builder, Location loc, ArrayRef<MatmulOp> produ
 }
 
 /// A weight that many steps share gets a sum of products a^T b. Thin ones are joined, one behind the
-/// other, until they are no longer thin: a product of few rows takes a pass over the matrix, and one
-/// of all rows would need all of them at a time. Steps come in their order in the forward pass.
+/// other: a product of few rows takes a pass over the matrix. One of all rows would need all of them
+/// at a time, logits that a model computes in chunks for example. Steps come in their order in the forward pass.
 static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value> &terms) {
   SmallVector<MatmulOp> products;
   auto isJoined = [&](Value term) {
@@ -124,13 +127,12 @@ static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value
   if (products.size() < kFewProducts)
     return;
   llvm::erase_if(terms, isJoined);
-  ArrayRef<int64_t> shape = tensorType(products.front()).getShape();
-  int64_t enough = kRowsOfJoined * std::max(shape[0], shape[1]), rows = 0;
+  int64_t rows = 0;
   SmallVector<MatmulOp> group;
   for (MatmulOp product : products) {
     group.push_back(product);
     rows += tensorType(product.getA()).getDimSize(0);
-    if (rows < enough && product != products.back())
+    if (rows < kRowsOfJoined && product != products.back())
       continue;
     terms.push_back(joinRows(builder, loc, group));
     group.clear();

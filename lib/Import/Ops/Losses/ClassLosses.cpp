@@ -15,6 +15,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
 using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
@@ -178,18 +180,39 @@ static Error lowerCrossEntropy(OpContext &op) {
   return setResult(op, op.wrap(rows.scores.dtype, result));
 }
 
-/// The argument of a log softmax over the classes, when that is what made the scores. Softmax of
-/// log probabilities gives the probabilities back, so the fused loss may take either.
-static Value skipLogSoftmax(Value logProbabilities) {
-  auto softmax = logProbabilities.getDefiningOp<mlir::memopt::LogSoftmaxOp>();
-  return softmax && softmax.getAxis() == 1 ? softmax.getInput() : Value();
+/// The argument of a log softmax over the classes, when that is what made the scores, or what their
+/// rows were joined of. Softmax of log probabilities gives the probabilities back, so the fused loss
+/// may take either.
+static Value skipLogSoftmax(OpContext &op, Value scores) {
+  auto joined = scores.getDefiningOp<mlir::tensor::CollapseShapeOp>();
+  Value made = joined ? joined.getSrc() : scores;
+  auto softmax = made.getDefiningOp<mlir::memopt::LogSoftmaxOp>();
+  int64_t classes = cast<RankedTensorType>(made.getType()).getRank() - 1;
+  if (!softmax || static_cast<int64_t>(softmax.getAxis()) != classes ||
+      (joined && joined.getReassociationIndices().back().size() != 1))
+    return {};
+  return joined ? reshapeValue(op.b, softmax.getInput(),
+                               cast<RankedTensorType>(scores.getType()).getShape())
+                : softmax.getInput();
+}
+
+/// 1 for each row whose target counts, else 0: what pickTargets gives of ones, from labels alone.
+static Element countTargets(OpContext &op, const Rows &rows, Element like) {
+  Element target(op.b, op.get(rows.targets));
+  int64_t classes = rows.scores.sizes[1];
+  int64_t ignored = op.hasParameter("ignore_index") ? op.integer("ignore_index") : -1;
+  Element counts = greaterOrEqual(target, 0) & less(target, double(classes));
+  if (ignored >= 0 && ignored < classes)
+    counts = counts & differs(target, double(ignored));
+  auto type = RankedTensorType::get(rows.scores.sizes[0], mlir::getElementTypeOrSelf(like));
+  return select(counts, Element(op.b, splat(op.b, type, 1.0)), 0.0);
 }
 
 static Error lowerNll(OpContext &op) {
   ASSIGN_OR_RETURN(Rows rows, getRows(op));
   RETURN_IF_ERROR(checkWeight(op, rows));
   DType type = rows.scores.dtype;
-  Value scores = op.get(rows.scores), logits = skipLogSoftmax(scores);
+  Value scores = op.get(rows.scores), logits = skipLogSoftmax(op, scores);
   bool wantsTotalWeight = op.getNumResults() == 2 && op.isUsed(1);
   Value result, total;
   if (logits && op.integer("reduction") != 0) {
@@ -200,8 +223,11 @@ static Error lowerNll(OpContext &op) {
     result = lossesByRow(op, rows, scores);
     // PyTorch counts a single row always, several only where it reduces them.
     if (op.integer("reduction") != 0 || rows.targetSizes.empty()) {
-      Element weights = getWeights(op, rows.scores.sizes, Element(op.b, scores), 1);
-      total = reduceValue(op.b, pickTargets(op, rows, weights), ReduceKind::Add, 0);
+      Element like(op.b, scores);
+      Element counted = op.has("weight")
+                            ? pickTargets(op, rows, getWeights(op, rows.scores.sizes, like, 1))
+                            : countTargets(op, rows, like);
+      total = reduceValue(op.b, counted, ReduceKind::Add, 0);
     }
     if (op.integer("reduction") != 0) {
       ASSIGN_OR_RETURN(result, applyReduction(op, result, 2));
