@@ -12,12 +12,14 @@
 
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/checkpoint/CheckpointFiles.h"
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <set>
 #include <sys/stat.h>
+#include <unordered_map>
 
 using namespace memopt;
 
@@ -286,31 +288,61 @@ static Status loadVariable(const SafetensorsFile &file, const VariableSpec &vari
   return session.readWhole(variable, file, *entry);
 }
 
-/// The names that a variable's entry may have: `optimizer.SLOT.PARAMETER`, with each of the
-/// parameter's names and without the part that all names of the model share.
-static std::vector<std::string> getOptimizerNames(const VariableSpec &variable,
-                                                  const Manifest &manifest) {
-  std::vector<std::string> names = {variable.name};
-  std::string prefix = getSharedPrefix(manifest);
-  for (size_t dot = variable.name.find('.'); dot != std::string::npos;
-       dot = variable.name.find('.', dot + 1)) {
-    std::string front = variable.name.substr(0, dot + 1);
-    const VariableSpec *parameter = manifest.findVariable(variable.name.substr(dot + 1));
-    if (!parameter || !isModelVariable(*parameter))
-      continue;
-    for (const std::string &name : parameter->names)
-      for (size_t dropped : {size_t(0), prefix.size()})
-        names.push_back(front + name.substr(dropped));
-    break;
-  }
-  return names;
-}
-
 /// What the names of counts begin with that parameters have of their own updates.
 static constexpr std::string_view ownCountPrefix = "optimizer.step.";
 static bool isOwnCount(std::string_view name) {
   return name.substr(0, ownCountPrefix.size()) == ownCountPrefix;
 }
+
+namespace {
+/// The names that state of an optimizer may have in a file: `optimizer.SLOT.PARAMETER`, with each of
+/// the parameter's names, and without the part that all names of the model share.
+class StateNames {
+public:
+  explicit StateNames(const Manifest &manifest) : prefix(getSharedPrefix(manifest)) {
+    for (const VariableSpec &variable : manifest.variables)
+      if (isModelVariable(variable))
+        model.emplace(variable.name, &variable);
+  }
+
+  std::vector<std::string> list(const VariableSpec &variable) const {
+    std::vector<std::string> names = {variable.name};
+    size_t front = findParameter(variable);
+    addParameter(variable, front, variable.name.substr(0, front), names);
+    return names;
+  }
+
+  /// Those of the count of the parameter whose state a variable is.
+  std::vector<std::string> listCounts(const VariableSpec &variable) const {
+    std::vector<std::string> names;
+    addParameter(variable, findParameter(variable), std::string(ownCountPrefix), names);
+    return names;
+  }
+
+private:
+  /// Where a parameter's name begins in a variable's, if it has one.
+  size_t findParameter(const VariableSpec &variable) const {
+    const std::string &name = variable.name;
+    size_t dot = name.find('.');
+    while (dot != std::string::npos && !model.count(std::string_view(name).substr(dot + 1)))
+      dot = name.find('.', dot + 1);
+    return dot == std::string::npos ? name.size() : dot + 1;
+  }
+
+  void addParameter(const VariableSpec &variable, size_t place, const std::string &front,
+                    std::vector<std::string> &names) const {
+    auto found = model.find(std::string_view(variable.name).substr(place));
+    if (found == model.end())
+      return;
+    for (const std::string &name : found->second->names)
+      for (size_t dropped : {size_t(0), prefix.size()})
+        names.push_back(front + name.substr(dropped));
+  }
+
+  std::unordered_map<std::string_view, const VariableSpec *> model; ///< by their own names
+  std::string prefix;
+};
+} // namespace
 
 static StatusOr<int64_t> readCount(const SafetensorsFile &file, const SafetensorsEntry &entry) {
   int64_t count = 0;
@@ -347,19 +379,23 @@ static Status checkOwnCount(const CheckpointContent &content, const Manifest &ma
 }
 
 /// State of another optimizer would be dropped, or taken for something else.
-static Status checkOptimizer(const CheckpointContent &content, const Manifest &manifest) {
+static Status checkOptimizer(const CheckpointContent &content, const Manifest &manifest,
+                             const StateNames &stateNames) {
   const std::string &saved = content.state.optimizer, &ours = manifest.optimizer;
   if (!saved.empty() && !ours.empty() && saved != ours)
     return badInput("it is of optimizer " + quote(saved) + ", the package has " + quote(ours) +
                     "; compile the model with --optimizer=" + saved);
-  std::set<std::string> known;
+  std::set<std::string> known, counts;
   for (const VariableSpec &variable : manifest.variables)
-    if (isOptimizerVariable(variable))
-      for (std::string &name : getOptimizerNames(variable, manifest))
+    if (isOptimizerVariable(variable)) {
+      for (std::string &name : stateNames.list(variable))
         known.insert(std::move(name));
+      for (std::string &name : stateNames.listCounts(variable))
+        counts.insert(std::move(name));
+    }
   for (const auto &[name, entry] : content.optimizer.entries())
-    if (known.count(name))
-      continue;
+    if (known.count(name) || (isOwnCount(name) && !counts.count(name)))
+      continue; // or a count of what has no state here
     else if (isOwnCount(name))
       MEMOPT_RETURN_IF_ERROR(checkOwnCount(content, manifest, name, entry));
     else
@@ -390,26 +426,55 @@ static Status fillModel(const SafetensorsFile &model, Session &session,
   return Status::ok();
 }
 
+/// The counts in a file of parameters of which it has nothing else: they have had no update.
+static std::set<std::string> listFirstCounts(const SafetensorsFile &file) {
+  std::set<std::string> counts;
+  for (const auto &[name, entry] : file.entries())
+    if (isOwnCount(name))
+      counts.insert(name);
+  for (const auto &[name, entry] : file.entries())
+    if (size_t dot = name.find('.', name.find('.') + 1);
+        dot != std::string::npos && !isOwnCount(name))
+      counts.erase(std::string(ownCountPrefix) + name.substr(dot + 1));
+  return counts;
+}
+
+/// Whether a variable is the state of such a parameter, which is as it was initialized. An average
+/// begins with the model.
+static bool beginsAnew(const std::set<std::string> &firstCounts, const VariableSpec &variable,
+                       const StateNames &stateNames) {
+  constexpr std::string_view averages = "optimizer.average";
+  if (isOwnCount(variable.name) || variable.name.compare(0, averages.size(), averages) == 0)
+    return false;
+  std::vector<std::string> names = stateNames.listCounts(variable);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string &name) { return firstCounts.count(name); });
+}
+
 /// Of the optimizer. A count that the file leaves out is that of the rest.
 static Status loadState(const CheckpointContent &content, const VariableSpec &variable,
-                        Session &session) {
-  const Manifest &manifest = session.getManifest();
-  std::vector<std::string> names = getOptimizerNames(variable, manifest);
+                        const StateNames &stateNames, Session &session) {
+  std::vector<std::string> names = stateNames.list(variable);
   if (!isOwnCount(variable.name) || findEntry(content.optimizer, names, ""))
     return loadVariable(content.optimizer, variable, names, "", session);
-  MEMOPT_ASSIGN_OR_RETURN(int64_t updates, countUpdates(content, manifest));
+  MEMOPT_ASSIGN_OR_RETURN(int64_t updates, countUpdates(content, session.getManifest()));
   return session.writeTensor(variable, &updates);
 }
 
 static Status fillVariables(const CheckpointContent &content, Session &session) {
   const Manifest &manifest = session.getManifest();
+  StateNames stateNames(manifest);
   bool isTraining = manifest.mode == "train";
   if (isTraining)
-    MEMOPT_RETURN_IF_ERROR(checkOptimizer(content, manifest));
-  MEMOPT_RETURN_IF_ERROR(fillModel(content.model, session, isOptimizerVariable));
+    MEMOPT_RETURN_IF_ERROR(checkOptimizer(content, manifest, stateNames));
+  std::set<std::string> firstCounts = listFirstCounts(content.optimizer);
+  auto isLoaded = [&](const VariableSpec &v) {
+    return isOptimizerVariable(v) && !beginsAnew(firstCounts, v, stateNames);
+  };
+  MEMOPT_RETURN_IF_ERROR(fillModel(content.model, session, isLoaded));
   for (const VariableSpec &variable : manifest.variables)
-    if (isTraining && isOptimizerVariable(variable))
-      MEMOPT_RETURN_IF_ERROR(loadState(content, variable, session));
+    if (isTraining && isLoaded(variable))
+      MEMOPT_RETURN_IF_ERROR(loadState(content, variable, stateNames, session));
   return Status::ok();
 }
 

@@ -387,6 +387,15 @@ def differences():
     drawing = nn.Linear(6, 3)
     drawing.forward = lambda x: nn.Linear.forward(drawing, x) * random.random()
     assert [text for text in warned(lambda: compile_one(drawing)) if "draws from random" in text]
+    # Gradients of what the optimizer does not have are no part of its norm.
+    parts = nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3))
+
+    def clip(**options):
+        memopt.compile(parts, F.cross_entropy, make_data(8), optimizer=torch.optim.SGD(parts[1].parameters(), 0.1), **options)
+    assert [text for text in warned(lambda: clip(max_grad_norm=1.0)) if "'0.weight' and 1 more is not in the optimizer" in text]
+    assert warned(clip) == []
+    parts[0].requires_grad_(False)
+    assert warned(lambda: clip(max_grad_norm=1.0)) == []
     plain = nn.Linear(6, 3).eval()
     assert warned(lambda: compile_one(plain)) == []
     # The remedy that the warning names is no change.

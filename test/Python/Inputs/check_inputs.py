@@ -67,6 +67,16 @@ def groups():
     assert step.learning_rates == [0.01, 0.01]
 
 
+def other_groups():
+    """Dicts of groups in the place of those that were there, and another list of them."""
+    def change(optimizer, i):
+        if i == 2:
+            optimizer.param_groups[0] = {**optimizer.param_groups[0], "lr": 0.02}
+        if i == 4:
+            optimizer.param_groups = [{**group, "momentum": 0.5} for group in optimizer.param_groups]
+    run_both(lambda model: torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), change)
+
+
 def schedulers():
     """Those of PyTorch that move more than the rate, made before or behind `compile`."""
     for make, schedule in (
@@ -312,5 +322,5 @@ def strangers():
     refuses(memopt.BadInput, ["critic.weight"], memopt.compile, model, F.cross_entropy, data, optimizer=torch.optim.AdamW(named))
 
 
-run_cases([schedules_of_all_numbers, groups, schedulers, same_bits, clipping, buffers, losses_with_parameters, captured_twice,
+run_cases([schedules_of_all_numbers, groups, other_groups, schedulers, same_bits, clipping, buffers, losses_with_parameters, captured_twice,
            strangers])

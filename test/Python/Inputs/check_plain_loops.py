@@ -52,6 +52,14 @@ def layers():
     compare(nn.Sequential(orthogonal(nn.Linear(16, 16)), nn.Linear(16, 4)), make_sgd)
 
 
+def a_lazy_model():
+    """Has no parameters until it was called."""
+    model = nn.Sequential(nn.LazyLinear(8), nn.LazyLinear(4))
+    refuses(memopt.BadInput, ["call it on a batch first"], memopt.compile, model, F.cross_entropy, make_batch(0), optimizer=make_sgd(model))
+    model(make_batch(0)[0])
+    compare(model, make_sgd)
+
+
 def named_parameters():
     compare(nn.Linear(16, 4), lambda model: torch.optim.AdamW(model.named_parameters(), 1e-3))
 
@@ -100,4 +108,4 @@ def a_run_trains_for_pytorch():
     assert not torch.equal(before["1.weight"], model.state_dict()["1.weight"])
 
 
-run_cases([layers, named_parameters, a_clipped_policy, the_last_batch_is_smaller, a_run_trains_for_pytorch])
+run_cases([layers, a_lazy_model, named_parameters, a_clipped_policy, the_last_batch_is_smaller, a_run_trains_for_pytorch])

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_reads.py FOLDER [CASE...]: wherever forward and loss read something, a change of it is followed or refused by name."""
 
+import array
 import collections
+import contextvars
 import pathlib
 import random
 import sys
@@ -219,6 +221,68 @@ def containers():
     differs(lambda model: model.calls.append(torch.sigmoid), "calls", Calling)
 
 
+SCALE = contextvars.ContextVar("scale", default=1.0)
+
+
+def other_containers():
+    """Dicts behind other classes, views of dicts, arrays of numbers, variables of a context."""
+    class Holding(Net):
+        def __init__(self):
+            super().__init__()
+            self.user, self.chain, self.numbers = collections.UserDict(a=1.0), collections.ChainMap({"a": 1.0}), array.array("d", [1.0])
+            self.source = {"a": 1.0}
+            self.view = types.MappingProxyType(self.source)
+
+        def forward(self, x):
+            return super().forward(x) * self.user["a"] * self.chain["a"] * self.numbers[0] * self.view["a"]
+    differs(lambda model: model.user.update(a=3.0), "user", Holding)
+    differs(lambda model: model.chain.update(a=3.0), "chain", Holding)
+    differs(lambda model: model.numbers.__setitem__(0, 3.0), "numbers", Holding)
+    differs(lambda model: model.source.update(a=3.0), "view", Holding)
+    differs(lambda model: SCALE.set(3.0), "SCALE", scale=lambda output: output * SCALE.get(), undo=lambda: SCALE.set(1.0))
+
+
+def shared_containers():
+    """A dict and a list that the loop has as well as the model."""
+    options, scales = {"a": 1.0}, [1.0]
+
+    class Sharing(Net):
+        def __init__(self):
+            super().__init__()
+            self.options, self.scales, self.parts = options, scales, []
+
+        def forward(self, x):
+            self.parts.append(x)
+            return super().forward(x) * self.options["a"] * self.scales[0]
+
+    def undo():
+        options["a"] = scales[0] = 1.0
+    differs(lambda _: options.update(a=3.0), "options", Sharing, undo=undo)
+    differs(lambda _: scales.__setitem__(0, 3.0), "scales", Sharing, undo=undo)
+    model = Sharing()
+    memopt.compile(model, F.cross_entropy, DATA, optimizer=torch.optim.SGD(model.parameters(), 0.3))
+    assert model.options is options and model.scales is scales and not model.parts
+
+
+def computed_keys():
+    """Entries whose keys the code does not write out."""
+    class Choosing(Net):
+        def __init__(self):
+            super().__init__()
+            self.scales, self.chosen = {"on" + "e": 1.0, "tw" + "o": 1.0}, ["on" + "e"]
+
+        def forward(self, x):
+            x = super().forward(x)
+            for name in self.chosen:
+                x = x * self.scales[name]
+            return x
+    differs(lambda model: model.scales.update(one=3.0), "scales['one']", Choosing)
+    factors = {"on" + "e": 1.0}
+    for scale in (lambda output: output * sum(factors.values()), lambda output: output * [value for _, value in factors.items()][0],
+                  lambda output: output * dict(**factors)["on" + "e"]):
+        differs(lambda model: factors.update(one=3.0), "factors['one']", scale=scale, undo=lambda: factors.update(one=1.0))
+
+
 def default_type():
     """PyTorch's type of new tensors."""
     model = Net()
@@ -262,4 +326,5 @@ def own_generators():
     assert any("draws from generator" in str(entry.message) for entry in found), found
 
 
-run_cases([replaced_code, order, classes_and_functions, other_files, absent, containers, default_type, unread, own_generators])
+run_cases([replaced_code, order, classes_and_functions, other_files, absent, containers, other_containers,
+           shared_containers, computed_keys, default_type, unread, own_generators])

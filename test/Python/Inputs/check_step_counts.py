@@ -254,6 +254,39 @@ def checkpoints():
     expect_same(even.step, even.models[1], even.optimizers[1])
 
 
+class Cut(Loss):
+    def forward(self, x):
+        return self.layers["last"](torch.tanh(self.layers["first"](x)).detach())
+
+
+def checkpoints_before_an_update():
+    """What PyTorch has not updated as yet is in its checkpoint by a count alone; what no loss reaches needs none."""
+    kinds = {"Adam": {"amsgrad": True}, "NAdam": {}, "Adagrad": {"initial_accumulator_value": 0.1}, "ASGD": {"t0": 2}, "Rprop": {},
+             "SGD": {"momentum": 0.9}, "RMSprop": {"momentum": 0.5}}
+    for name, settings in [*kinds.items(), ("SGD", {"momentum": 0.9, "dampening": 0.5})]:
+        kind, folder = getattr(torch.optim, name), FOLDER / f"before-{name}-{len(settings)}"
+        model = Loss(make())
+        optimizer = last_alone(kind, lr=0.05, **settings)(model)
+        for seed in range(3):
+            eager(model, optimizer, make_data(seed))
+        add_first(model, optimizer)
+        memopt.write_checkpoint(folder, model, optimizer)
+        fresh = [Loss(make(5)) for _ in range(2)]
+        optimizers = [everything(kind, lr=0.05, **settings)(other) for other in fresh]
+        step = compile_step(fresh[0], optimizers[0])
+        step.load(folder)
+        read = memopt.read_checkpoint(folder, fresh[1], optimizers[1])
+        assert list_counts(read["optimizer"]) == list_counts(optimizer.state_dict()), name
+        train_beside(step, model, optimizer)
+    cut, other = Cut(make()), Cut(make(5))
+    optimizer = everything(torch.optim.Adam, lr=0.05)(cut)
+    eager(cut, optimizer, make_data(1))
+    memopt.write_checkpoint(FOLDER / "cut", cut, optimizer)
+    step = compile_step(other, everything(torch.optim.Adam, lr=0.05)(other), new_shapes="error")
+    step.load(FOLDER / "cut")
+    train_beside(step, cut, optimizer)
+
+
 def parts_clipping_and_shapes():
     """Counts are one for accumulation, for clipping, and for programs of several shapes."""
     pair = Pair(last_alone(torch.optim.Adam, lr=0.05), accumulative_counts=2, max_grad_norm=0.1)
@@ -319,9 +352,6 @@ def several_steps():
 
 def what_no_loss_reaches():
     """A group may have parameters that the loss does not reach; they have no updates."""
-    class Cut(Loss):
-        def forward(self, x):
-            return self.layers["last"](torch.tanh(self.layers["first"](x)).detach())
     models = [Cut(make()) for _ in range(2)]
     optimizers = [everything(torch.optim.Adam, lr=0.05)(model) for model in models]
     for model, optimizer in zip(models, optimizers):
@@ -338,4 +368,4 @@ def packages_stay():
 
 
 run_cases([groups_join, groups_leave_and_come_back, layers_freeze_and_thaw, an_uneven_optimizer_begins, state_dicts, checkpoints,
-           parts_clipping_and_shapes, steps_left_out, several_steps, what_no_loss_reaches, packages_stay])
+           checkpoints_before_an_update, parts_clipping_and_shapes, steps_left_out, several_steps, what_no_loss_reaches, packages_stay])

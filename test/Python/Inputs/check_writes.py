@@ -5,12 +5,14 @@
 as in PyTorch, or is refused where the model is behind the step.
 """
 
+import warnings
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import memopt
-from training import assert_near, refuses, run_cases
+from training import FOLDER, assert_near, refuses, run_cases
 
 DATA = torch.randn(5, 6, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 2, 1, 1, 0])
 
@@ -142,6 +144,104 @@ def statistics_in_forward():
         assert_near(step(DATA), step_in_pytorch(models[1], optimizers[1]))
 
 
+def behind_the_last_step():
+    """What was written after the last step is in all that a step gives and keeps."""
+    def save(step, _):
+        step.save(FOLDER / "written")
+        step.load(FOLDER / "written")
+        return step.state_dict()["model"]
+
+    def sync(step, model):
+        step.sync()
+        return model.state_dict()
+    for read in (save, sync, lambda step, _: step.state_dict()["model"]):
+        ours, theirs = make(), make()
+        step = memopt.compile(ours[0], F.cross_entropy, DATA, optimizer=ours[1])
+        step(DATA)
+        step_in_pytorch(*theirs)
+        step.sync()
+        scale(*ours)
+        scale(*theirs)
+        theirs[0].eval()
+        with torch.no_grad():
+            assert_near(step.evaluate(DATA), F.cross_entropy(theirs[0](DATA[0]), DATA[1]).item())
+        state = read(step, ours[0])
+        for name, value in theirs[0].state_dict().items():
+            torch.testing.assert_close(state[name], value, rtol=1e-4, atol=1e-5)
+
+
+class Keeping(nn.Module):
+    """A hidden state, which each call leaves for the next one; in a buffer or not."""
+
+    def __init__(self, hidden, is_buffer=True):
+        super().__init__()
+        self.first, self.inner = nn.Linear(6, 3), nn.Linear(3, 3)
+        if is_buffer:
+            self.register_buffer("hidden", hidden)
+        else:
+            self.hidden = hidden
+
+    def forward(self, x):
+        x = self.first(x) if self.hidden is None else self.first(x) + self.inner(self.hidden)
+        self.hidden = torch.tanh(x).detach()
+        return x
+
+
+def buffers_that_forward_replaces():
+    """Are kept from step to step; a tensor elsewhere is not, and that is said."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(Keeping(torch.zeros(5, 3)))
+    optimizers = [torch.optim.SGD(model.parameters(), 0.3) for model in models]
+    step = memopt.compile(models[0], F.cross_entropy, DATA, optimizer=optimizers[0])
+    for _ in range(3):
+        assert_near(step(DATA), step_in_pytorch(models[1], optimizers[1]))
+    step.sync()
+    torch.testing.assert_close(models[0].hidden, models[1].hidden, rtol=1e-4, atol=1e-5)
+    wrong = Keeping(torch.zeros(1, 3))
+    refuses(memopt.Refused, ["'hidden'", "float32[1, 3]"], memopt.compile, wrong, F.cross_entropy, DATA,
+            optimizer=torch.optim.SGD(wrong.parameters(), 0.3))
+
+    memory = {"last": None}
+
+    def loss_fn(output, target):
+        loss = F.cross_entropy(output, target)
+        before, memory["last"] = memory["last"], loss.detach()
+        return loss if before is None else loss / before
+    for model, loss, said in ((Keeping(torch.zeros(5, 3), False), F.cross_entropy, "'hidden'"), (Keeping(None, False), F.cross_entropy, "'hidden'"),
+                              (nn.Linear(6, 3), loss_fn, "memory['last']")):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            memopt.compile(model, loss, DATA, optimizer=torch.optim.SGD(model.parameters(), 0.3))
+        assert any(said in str(entry.message) and "for its next call" in str(entry.message) for entry in found), found
+    assert memory["last"] is None  # nothing of a trace stays
+
+    class Passing(nn.Linear):
+        """What forward leaves for the loss of the same step is none of that."""
+        def forward(self, x):
+            self.size = super().forward(x)
+            return self.size
+    passing = Passing(6, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", memopt.NumbersWarning)
+        memopt.compile(passing, lambda output, target: F.cross_entropy(output, target) + passing.size.pow(2).mean(), DATA,
+                       optimizer=torch.optim.SGD(passing.parameters(), 0.3))
+
+
+def buffers_that_go():
+    """Statistics of a norm that is to have none from now on."""
+    def change(model, _):
+        model[1].running_mean = model[1].running_var = model[1].num_batches_tracked = None
+    ours, theirs = make(), make()
+    step = memopt.compile(ours[0], F.cross_entropy, DATA, optimizer=ours[1], new_shapes="compile")
+    for i in range(4):
+        if i == 2:
+            change(*ours)
+            change(*theirs)
+        assert_near(step(DATA), step_in_pytorch(*theirs))
+
+
 def several_steps():
     """Steps over one state put it back in turn; none takes that for a change."""
     one = make()
@@ -155,4 +255,5 @@ def several_steps():
             steps.sync()
 
 
-run_cases([in_step, behind, other_types, states, statistics_in_forward, several_steps])
+run_cases([in_step, behind, other_types, states, statistics_in_forward, behind_the_last_step,
+           buffers_that_forward_replaces, buffers_that_go, several_steps])

@@ -118,11 +118,11 @@ def _read_slots(path: pathlib.Path, counterpart: Counterpart, model: nn.Module,
     for name, tensor in tensors.items():
         if name.partition(".")[0] == _SCALE:
             continue
-        front = next((f"optimizer.{slot}." for slot in (OWN_COUNT, *counterpart.state) if name.startswith(f"optimizer.{slot}.")), None)
+        front = next((f"optimizer.{slot}." for slot in counterpart.keys if name.startswith(f"optimizer.{slot}.")), None)
         if front is None or not (tensor.is_floating_point() or front == f"optimizer.{OWN_COUNT}."):
             raise BadInput(f"'{path}' has '{name}', a form of {counterpart.name}'s state that torch.optim does not have: "
                            "state in 8 bits (--optim-bits=8) stays in memopt")
-        places[name] = ({OWN_COUNT: "step", **counterpart.state}[front.split(".")[1]], name.removeprefix(front))
+        places[name] = (counterpart.keys[front.split(".")[1]], name.removeprefix(front))
     parameters = dict(model.named_parameters(remove_duplicate=False))
     fronts = _list_fronts(parameter for _, parameter in places.values())
     front = max(fronts, key=lambda front: sum(parameter.startswith(front) and parameter.removeprefix(front) in parameters
@@ -190,7 +190,8 @@ def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: tor
 
     Names are the model's own. The data begins anew, and the rate is that of the optimizer's first group. The rates of
     further groups are not written: `memopt-run` refuses to go on with them, `Step.load` takes them from its optimizer.
-    Parameters that have had fewer updates than others have a count of their own in it (`--param-group=NAME:step-count=own`).
+    Parameters that have had fewer updates than others have a count of their own in it (`--param-group=NAME:step-count=own`),
+    those that have had none nothing else.
     Refused: an optimizer without a counterpart, one that has made no step, and a folder that a run saves to now. A failure, a
     full disk say, leaves the checkpoint that was there.
     """
@@ -202,13 +203,16 @@ def write_checkpoint(folder: str | os.PathLike, model: nn.Module, optimizer: tor
     if not state and counterpart.counts_steps:
         raise BadInput("the optimizer has made no step with the model: there is no state to write; begin with "
                        "memopt-run --weights=FILE")
-    counts = count_updates(state, state)
+    new = [parameter for _, parameter in number_parameters(optimizer)
+           if parameter in names and parameter.requires_grad and parameter not in state] if state else []
+    counts = count_updates(state, [*state, *new])
+    # Of what has had no update there is a count alone: one that differs where it matters how many there were.
+    own = find_own_counts(counts) if counterpart.counts_updates(optimizer) else frozenset()
+    noted = {parameter: counts[parameter] if parameter in own else share_count(counts) for parameter in (*own, *new)}
     tensors = {f"optimizer.{slot}.{names[parameter]}": entry[key].to(_get_state_type(counterpart, key, parameter))
                for parameter, entry in state.items() for slot, key in counterpart.state.items()
                if torch.is_tensor(entry.get(key))}
-    if counterpart.counts_steps:
-        tensors.update({f"optimizer.{OWN_COUNT}.{names[parameter]}": torch.tensor(counts[parameter])
-                        for parameter in find_own_counts(counts)})
+    tensors.update({f"optimizer.{OWN_COUNT}.{names[parameter]}": torch.tensor(count) for parameter, count in noted.items()})
     run = _describe_run(counterpart, optimizer, share_count(counts))
     folder.parent.mkdir(parents=True, exist_ok=True)
     on_host = lambda tensors: {name: value.detach().cpu() for name, value in tensors.items() if torch.is_tensor(value)}

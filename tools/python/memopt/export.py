@@ -52,10 +52,12 @@ from .rewriting.observers import sized_buffers
 from .rewriting.sides import finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
+from .tracing.kept_attributes import kept_buffers, kept_containers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
 from .user_code.words import ProgramWords
+from .watching.reads import begin_forward
 
 __all__ = ["TrainingStep", "export", "export_program", "find_lines", "save"]
 
@@ -87,6 +89,11 @@ class TrainingStep(nn.Module):
 
     def forward(self, **batch: torch.Tensor):
         batch.pop(MASK, None)  # which the sums have, once it is traced
+        begin_forward()
+        with kept_buffers(self):
+            return self._compute(batch)
+
+    def _compute(self, batch: Mapping[str, torch.Tensor]):
         if self.restore is not None:
             batch = self.restore(batch)
         if self.loss is None:
@@ -183,7 +190,8 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
         was_training = [(module, module.training) for module in step.modules()]
         set_mode(step, training)
         try:
-            return _trace(step, batch, watch or contextlib.nullcontext())
+            with kept_containers(step):
+                return _trace(step, batch, watch or contextlib.nullcontext())
         except Error:
             raise
         except Exception as error:

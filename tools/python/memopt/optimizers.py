@@ -37,6 +37,15 @@ class Counterpart(NamedTuple):
     numbers: tuple[str, ...] = ()  #: keys of torch.optim's state that are one number, here of 64 bits
     expected: Mapping[str, Any] = {}  #: further keys of a group, with the value that memopt-compile's optimizer has
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """Those of torch.optim's state by the session's slots, a parameter's own count of updates included."""
+        return {OWN_COUNT: "step", **self.state}
+
+    def counts_updates(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether it matters how many there were."""
+        return self.counts_steps or any(group.get("dampening") for group in optimizer.param_groups)
+
 
 _MUON = ("momentum", "nesterov", "weight_decay", "eps", "ns_steps", "adjust_lr_fn")
 _COUNTERPARTS = {
@@ -189,8 +198,7 @@ class OptimizerOptions:
 
     @property
     def counts_updates(self) -> bool:
-        """Whether it matters how many there were."""
-        return self.counterpart.counts_steps or any(group.get("dampening") for group in self.optimizer.param_groups)
+        return self.counterpart.counts_updates(self.optimizer)
 
     def find_own_counts(self, state: Mapping[torch.nn.Parameter, Mapping[str, Any]]) -> frozenset[torch.nn.Parameter]:
         """The parameters that need a count of their own, behind the updates of `optimizer.state`."""
@@ -404,7 +412,7 @@ def find_slots(options: OptimizerOptions, session: Session) -> dict[torch.nn.Par
     for variable in session.manifest["variables"]:
         if variable["role"] != "optimizer_state" or variable.get("slot") in ("average", "average_updates"):
             continue
-        key = "step" if variable.get("slot") == OWN_COUNT else options.counterpart.state.get(variable.get("slot"))
+        key = options.counterpart.keys.get(variable.get("slot"))
         parameter = options.parameters.get(variable.get("of"))
         if key is None or parameter is None or variable["dtype"] == "i8":
             raise BadInput(f"'{variable['name']}' is kept in {variable['dtype']}, a form that torch.optim does not have; "

@@ -70,6 +70,9 @@ class _SharedStep(Step):
     def _get_owner(self) -> str:
         return self._owner
 
+    def _list_unclipped(self) -> list[str]:
+        return []  # They are other steps': who trains by turns clips what each optimizer has.
+
     def _name_evaluation(self, example: Mapping[str, torch.Tensor], averaged: bool) -> str:
         return f"{super()._name_evaluation(example, averaged)}-{self._name}"
 

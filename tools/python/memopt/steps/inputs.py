@@ -49,8 +49,10 @@ class OptimizerInputs:
 
     def _look(self, values: Sequence[tuple]) -> Watch:
         """At the groups' numbers, which are those that were written."""
-        watch = Watch()
-        if all(is_fixed(value) and watch.add_entry(group, key, value) for group, own in zip(self._options.optimizer.param_groups, values)
+        watch, optimizer = Watch(), self._options.optimizer
+        groups = optimizer.param_groups
+        has_groups = watch.add_entry(vars(optimizer), "param_groups", groups) and watch.add_items(groups)
+        if has_groups and all(is_fixed(value) and watch.add_entry(group, key, value) for group, own in zip(groups, values)
                for key, value in zip(self._options.setting_keys, own)):
             watch.finish()
         return watch

@@ -103,6 +103,9 @@ class Model:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise BadInput(f"optimizer={optimizer!r}: expected an optimizer of torch.optim or memopt.optim, made from "
                            "model.parameters()")
+        if any(map(nn.parameter.is_lazy, [*model.parameters(), *model.buffers()])):
+            raise BadInput("parameters of the model have no shape as yet (LazyLinear, say): call it on a batch first, then make the "
+                           "optimizer")
         optimizer = unwrap_optimizer(optimizer)
         check_optimizer(optimizer)
         self._made_from = (model, loss_fn, batch, optimizer, targets, pads)
@@ -152,6 +155,12 @@ class Model:
                 if id(tensor) in trained or f"captured.{name}" in self.archive.written:
                     names.setdefault(name, f"captured.{name}")
         return names
+
+    def list_unheld(self) -> list[str]:
+        """Parameters that the program reads, that need a gradient, and that the optimizer does not have."""
+        held = set(self.options.held)
+        return [name.partition(".")[2] for name, parameter in self.module.named_parameters()
+                if name in self.archive.names and parameter.requires_grad and parameter not in held]
 
     def list_written(self) -> Iterator[tuple[str, Mapping, str]]:
         """Parameters and buffers that the program writes."""

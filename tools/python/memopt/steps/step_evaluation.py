@@ -96,8 +96,7 @@ class StepEvaluation:
 
     def _evaluate(self, batch: Any, averaged: bool, optional: Sequence[str] = ()) -> EvaluationProgram:
         """Runs the evaluation of a batch."""
-        if not self._read_alone.hold():
-            self._take_tensors()
+        self._take_written()
         arranged = self._prepared.layout.arrange(batch, optional)
         # A program that gathers averages beside the weights might not fit: they take the weights' place for so long.
         is_shared_out = averaged and self._averages.are_shared_out

@@ -116,8 +116,13 @@ class StepPrograms:
                                self._write_tensor)
         draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
         guards = prepared.archive.guards
-        warn_of_differences(draws, guards.turned, guards.counters, guards.iterators, prepared.archive.drawn_once,
-                            workspace.remarks)
+        is_clipped = self._options.get("max_grad_norm") not in (None, 0, math.inf, "inf")
+        warn_of_differences(draws, guards.turned, guards.counters, guards.kept, guards.iterators, prepared.archive.drawn_once,
+                            self._list_unclipped() if is_clipped else (), workspace.remarks)
+
+    def _list_unclipped(self) -> list[str]:
+        """Parameters whose gradients a loop may count to the norm, and the step does not."""
+        return self._prepared.list_unheld()
 
     @property
     def _prepared(self) -> Model:
@@ -241,8 +246,17 @@ class StepPrograms:
     def _find_variable(self, name: str) -> Mapping:
         return next(variable for variable in self._session.manifest["variables"] if variable["name"] == name)
 
+    def _take_written(self) -> None:
+        """What has been written to the model since it had the step's values; if the step is further, its own count."""
+        if not self._read_alone.hold():
+            self._take_tensors()
+        if self._model_changes == self._session.changes and not self._trained.hold():
+            self._take_trained()
+
     def _take_tensors(self) -> None:
         """What has been written to tensors of the model that the step only reads."""
+        if self._meet_gone(self._read_alone.list_gone()):
+            return
         for name, tensor in self._read_alone.list_changes():
             variable = self._find_variable(name)
             if tensor.numel() != math.prod(variable.get("encoding", variable)["shape"]) and not tensor.is_complex():
@@ -252,8 +266,17 @@ class StepPrograms:
             self._write_tensor(name, tensor)
         self._read_alone.mark()
 
+    def _meet_gone(self, names: Sequence[str]) -> bool:
+        """Compiles again without tensors that the model no longer has."""
+        if names:
+            self._compile_again(f"'{names[0].partition('.')[2]}' has become None, the step was compiled for a tensor")
+        return bool(names)
+
     def _take_trained(self) -> None:
         """What has been written to parameters and buffers that the step writes, too: it counts if they had the step's values."""
+        # Of parameters the guards know.
+        if self._meet_gone([name for name in self._trained.list_gone() if self._find_variable(name)["role"] == "buffer"]):
+            return
         is_same = self._model_changes == self._session.changes
         for name, tensor in self._trained.list_changes():
             variable = self._find_variable(name)

@@ -86,6 +86,7 @@ class StepState:
 
         Parameters that `frozen_weights` keeps in few bits are left as the model has them.
         """
+        self._take_written()
         state = self._read_optimizer() if optimizer else {}
         tensors = self._prepared.get_shared_tensors()
         with torch.no_grad():
@@ -105,6 +106,7 @@ class StepState:
         "model" goes into `model.load_state_dict`, "optimizer" into `optimizer.load_state_dict`. What a loss module has, or
         what model and loss capture and the step changes, is in "loss".
         """
+        self._take_written()
         values = self._read_model()
         model = {name: values[f"net.{name}"].clone() if torch.is_tensor(value) else value
                  for name, value in self.model.state_dict().items()}
@@ -168,6 +170,7 @@ class StepState:
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes a checkpoint of memopt-run's, whole whatever happens meanwhile."""
         self._check_folder()
+        self._take_written()
         if not self._last.inputs.are_written():
             self._last.inputs.write()  # the rates are part of the checkpoint
         with self._prepared.archive.words.spoken():
@@ -177,7 +180,9 @@ class StepState:
         """Goes on from a checkpoint, of `save` or memopt-run's. Rates stay the optimizer's."""
         self._check_folder()
         options = self._prepared.options
-        own = find_own_counts_of(folder, options.parameters)
+        stateful = {variable.get("of") for variable in self._session.manifest["variables"] if variable["role"] == "optimizer_state"}
+        trained = {options.parameters[name] for name in stateful if name in options.parameters}
+        own = find_own_counts_of(folder, {name: parameter for name, parameter in options.parameters.items() if parameter in trained})
         if not own <= options.own_counts:
             self._compile_again(UNEVEN, own)
         with self._prepared.archive.words.spoken():

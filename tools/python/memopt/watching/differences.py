@@ -78,8 +78,8 @@ def _find_state(value: Any) -> Callable[[], Any] | None:
     return (lambda: bytes(value.get_state())) if isinstance(value, torch.Generator) else None
 
 
-def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], iterators: Sequence[str],
-              drawn_once: Sequence[str], remarks: Iterable[str]) -> Iterator[str]:
+def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], kept: Sequence[str], iterators: Sequence[str],
+              drawn_once: Sequence[str], unclipped: Sequence[str], remarks: Iterable[str]) -> Iterator[str]:
     if draws:
         yield (f"the step draws random numbers ({', '.join(draws)}) by counter: they have PyTorch's distribution, not its values")
     if turned:
@@ -87,21 +87,30 @@ def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[st
                "batches; call model.train() first, or put single modules in evaluation mode")
     for counter in counters:
         yield f"forward changes the number {counter}; the step has the value that it was compiled with in each step"
+    for tensor in kept:
+        yield (f"forward leaves a tensor in {tensor} for its next call; the step has what was there when it was compiled in each step: "
+               "make it a buffer (register_buffer), which a step keeps. Without a difference is a cache of what neither batches nor "
+               "parameters change")
     for iterator in iterators:
         yield (f"forward takes values from the iterator {iterator}; the step has those that it took when it was compiled in each "
                "step: give them with the batch, or as a number that the loop sets")
     for source in drawn_once:
         yield (f"forward draws from {source}; the step has the numbers that it drew when it was compiled in each step: draw with "
                "torch.rand instead")
+    if unclipped:
+        others = f" and {len(unclipped) - 1} more" if len(unclipped) > 1 else ""
+        yield (f"max_grad_norm is for the norm of the gradients of what the optimizer has. '{unclipped[0]}'{others} is not in the "
+               "optimizer and needs a gradient, which clip_grad_norm_(model.parameters()) counts, and adds to from step to step "
+               "where only optimizer.zero_grad() is called: requires_grad_(False) makes both the same")
     for remark in remarks:
         if _REMARKS.search(remark):
             yield re.sub(r"^.*?remark: ", "", remark)
 
 
-def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], iterators: Sequence[str],
-                        drawn_once: Sequence[str], remarks: Iterable[str]) -> None:
+def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], kept: Sequence[str], iterators: Sequence[str],
+                        drawn_once: Sequence[str], unclipped: Sequence[str], remarks: Iterable[str]) -> None:
     """One `NumbersWarning` for each reason, at the user's line."""
-    for text in dict.fromkeys(_describe(draws, turned, counters, iterators, drawn_once, remarks)):
+    for text in dict.fromkeys(_describe(draws, turned, counters, kept, iterators, drawn_once, unclipped, remarks)):
         warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
 
 

@@ -8,6 +8,7 @@ A program has their values of when it was traced. `Guards` compares them before 
 
 from __future__ import annotations
 
+import copy
 import operator
 import types
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 
 from .hooks import HookWatch
-from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, observed
+from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, may_be_kept, observed
 from .stamps import is_array, stamp
 from .step_reads import find_reads
 from .watch import Backoff, Watch
@@ -51,7 +52,7 @@ def _show(value: Any) -> str:
 
 def _copy(value: Any) -> Any:
     """Lists, sets and the like may change in place."""
-    return [_copy(part) for part in value] if isinstance(value, list) else type(value)(value) if isinstance(value, MUTABLE) else value
+    return [_copy(part) for part in value] if isinstance(value, list) else copy.copy(value) if isinstance(value, MUTABLE) else value
 
 
 def _name(path: str, attribute: str) -> str:
@@ -192,6 +193,8 @@ class Guards:
         self._calls: list[tuple[list, str, list]] = []  # lists of what is called, and copies of them
         #: Numbers that forward itself has changed: a counter, say.
         self.counters: list[str] = []
+        #: Tensors that forward leaves for its next call outside of buffers.
+        self.kept: list[str] = []
         #: What forward takes values from, which moves on as it does.
         self.iterators: list[str] = []
         #: Modules that stood in another mode than the one that they were traced in.
@@ -200,7 +203,11 @@ class Guards:
         code = find_reads(module)
         self._seen: set = set()
         for place, value in code.list_places():
-            if is_plain(value) and before.get((place.path, id(place.holder)), value) != value and value == value:
+            old = before.get((place.path, id(place.holder)), value)
+            if isinstance(value, torch.Tensor) and old is not value:
+                self.kept.append(f"'{place.path}'")
+                place.set(old)
+            elif is_plain(value) and may_be_kept(old) == may_be_kept(value) and old != value and value == value:
                 self.counters.append(f"'{place.path}'")
             elif is_iterator(value):
                 self.iterators.append(f"'{place.path}'")
@@ -213,6 +220,7 @@ class Guards:
         self._methods: dict[tuple[type, str], Any] = {}
         for (number, attribute), first in observed.reads.items():
             self._add_attribute(modules[number], paths[number], attribute, first, code, (number, attribute) in observed.changed)
+        self.kept += [_name(paths[number], attribute) for number, attribute in sorted(observed.kept, key=str)]
         for number, attribute in observed.absent:
             self._add_absent(modules[number], paths[number], attribute)
         self._entries += [(holder, key, f"'{path}', which the step reads,", ABSENT) for path, holder, key in code.absent
@@ -446,5 +454,6 @@ class Guards:
 
 
 def list_numbers(places: Iterable[tuple[Place, Any]]) -> dict[tuple[str, int], Any]:
-    """The plain values among what the code of model and loss reads outside of modules, by path and holder."""
-    return {(place.path, id(place.holder)): _copy(value) for place, value in places if is_plain(value) and value == value}
+    """The plain values and tensors among what the code of model and loss reads outside of modules, by path and holder."""
+    return {(place.path, id(place.holder)): _copy(value) for place, value in places
+            if isinstance(value, torch.Tensor) or is_plain(value) and value == value}

@@ -9,9 +9,10 @@ they call, by their bytecode. `observed` sees which attributes of modules a call
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
-import dis
+import contextvars
 import enum
 import functools
 import io
@@ -26,12 +27,14 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "is_fixed", "is_iterator", "is_of_user", "is_plain", "observed", "unobserved"]
+from .bytecode import list_asked, list_indexed, list_names
+
+__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "begin_forward", "is_fixed", "is_iterator", "is_of_user", "is_plain", "may_be_kept", "observed", "unobserved"]
 
 #: The value of a place that is not there.
 ABSENT = object()
 #: Plain values that may change where they are.
-MUTABLE = list, set, collections.deque
+MUTABLE = list, set, collections.deque, array.array, bytearray
 #: What a forward pass reads in by a key or a number.
 CONTAINERS = dict, list, tuple
 
@@ -44,7 +47,7 @@ _MOST_ENTRIES, _MOST_LEVELS, _LONGEST_KEY = 1024, 4, 64
 
 def is_plain(value: Any) -> bool:
     """Whether it is a number, a string or the like, or a container of not too many of such."""
-    if isinstance(value, (tuple, list, set, frozenset, collections.deque)):
+    if isinstance(value, (tuple, frozenset, *MUTABLE)):
         return len(value) <= _MOST_ENTRIES and all(map(is_plain, value))
     return isinstance(value, _NUMBERS)
 
@@ -75,35 +78,6 @@ def _is_file_of_user(module: types.ModuleType | None) -> bool:
     return bool(path) and not str(pathlib.Path(path).resolve()).startswith(_LIBRARIES)
 
 
-def _walk_code(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _walk_code(constant)
-
-
-def _list_names(function: types.FunctionType, kinds: tuple[str, ...]) -> set[str]:
-    """What the instructions of these kinds name."""
-    return {instruction.argval for code in _walk_code(function.__code__) for instruction in dis.get_instructions(code)
-            if instruction.opname in kinds}
-
-
-def _list_asked(function: types.FunctionType) -> set[str]:
-    """The strings of a function's code, which may be keys of dicts, without those that it only writes to."""
-    asked = set()
-    for code in _walk_code(function.__code__):
-        instructions = list(dis.get_instructions(code))
-        for instruction, following in zip(instructions, [*instructions[1:], None]):
-            if (isinstance(instruction.argval, str) and instruction.opname == "LOAD_CONST"
-                    and (following is None or following.opname not in ("STORE_SUBSCR", "DELETE_SUBSCR"))):
-                asked.add(instruction.argval)
-        # "x" in d, and calls by keywords, have their strings in tuples.
-        for constant in code.co_consts:
-            if isinstance(constant, (tuple, frozenset)):
-                asked.update(part for part in constant if isinstance(part, str))
-    return asked
-
-
 def _list_slots(value: Any) -> set[str]:
     slots = (vars(kind).get("__slots__", ()) for kind in type(value).__mro__)
     return {name for own in slots for name in ((own,) if isinstance(own, str) else own)} if is_of_user(type(value)) else set()
@@ -125,6 +99,8 @@ class Place:
             return self.parent.get()[self.key]
         if isinstance(self.holder, types.CellType):
             return self.holder.cell_contents
+        if isinstance(self.holder, contextvars.ContextVar):
+            return self.holder.get(ABSENT)
         return self.holder[self.key] if self.is_entry else getattr(self.holder, self.key)
 
     def set(self, value: Any) -> None:
@@ -147,6 +123,7 @@ class Reads:
     def __init__(self, functions: Iterable[Callable], kinds: Iterable[type] = ()):
         self.names: set[str] = set()  #: of attributes
         self.constants: set[str] = set()  #: strings, which may be keys of dicts
+        self.indexed: set[str] = set()  #: names of dicts of which the code may read any entry
         #: Entries of dicts and attributes that the code may ask for and that are not there: a path, the dict, the key.
         self.absent: list[tuple[str, dict, str]] = []
         self._sources: dict[int, Any] = {}  # functions, partials and objects that were met
@@ -192,8 +169,9 @@ class Reads:
             self._sources[id(value)] = value
 
     def _meet_function(self, function: types.FunctionType, level: int) -> None:
-        self.names.update(_list_names(function, ("LOAD_ATTR", "LOAD_METHOD")))
-        self.constants.update(_list_asked(function))
+        self.names.update(list_names(function, ("LOAD_ATTR", "LOAD_METHOD")))
+        self.constants.update(list_asked(function))
+        self.indexed.update(list_indexed(function))
         for place in self._list_own(function):
             with contextlib.suppress(ValueError):  # a cell that is empty as yet
                 self._meet(place.get(), level + 1)
@@ -228,7 +206,7 @@ class Reads:
             yield Place(name, cell, None)
         if _is_of_library(function):
             return
-        names = _list_names(function, ("LOAD_GLOBAL", "LOAD_NAME"))
+        names = list_names(function, ("LOAD_GLOBAL", "LOAD_NAME"))
         for name in sorted(names & function.__globals__.keys()):
             yield Place(name, function.__globals__, name)
         if function.__defaults__:
@@ -304,9 +282,10 @@ class Reads:
             yield from self.expand(inner, seen, level + 1)
 
     def _list_inside(self, place: Place, value: Any) -> Iterator[Place]:
-        if isinstance(value, dict):
+        if isinstance(value, (dict, types.MappingProxyType)):
+            is_indexed = place.path.rpartition(".")[2] in self.indexed
             for key in list(value)[:_MOST_ENTRIES] if len(value) <= _MOST_ENTRIES else ():
-                if not isinstance(key, str) or key in self.constants or key in self.names:
+                if is_indexed or not isinstance(key, str) or key in self.constants or key in self.names:
                     yield Place(f"{place.path}[{key!r}]", value, key)
             if len(value) <= _MOST_ENTRIES and type(value) is dict:
                 self._note_absent(f"{place.path}".replace("{", "{{").replace("}", "}}") + "[{!r}]", value, self.constants)
@@ -314,6 +293,11 @@ class Reads:
             for number in range(len(value)):
                 own = {"parent": place} if isinstance(value, tuple) else {}
                 yield Place(f"{place.path}[{number}]", None if own else value, number, **own)
+        elif isinstance(value, (collections.UserDict, collections.UserList, collections.ChainMap)):
+            for name in vars(value):
+                yield Place(place.path, vars(value), name)
+        elif isinstance(value, contextvars.ContextVar):
+            yield Place(f"{place.path}.get()", value, None)
         elif isinstance(value, types.ModuleType):
             if _is_file_of_user(value):
                 yield from self.list_attributes(place.path, value)
@@ -347,9 +331,12 @@ def _get_attribute(module: nn.Module, name: str) -> Any:
             own = object.__getattribute__(module, "__dict__")
             if all(name not in own.get(kind, ()) for kind in ("_parameters", "_buffers", "_modules")):
                 observer.absent.add((id(module), name))
+                observer.asked.add((id(module), name))
         raise
     if is_observed:
         observer.reads.setdefault((id(module), name), value)
+        if may_be_kept(value):
+            observer.asked.add((id(module), name))
     return value
 
 
@@ -358,7 +345,10 @@ _set_plainly = nn.Module.__setattr__
 
 def _set_attribute(module: nn.Module, name: str, value: Any) -> None:
     observer = _observers.get(threading.get_ident())
-    if observer is not None and isinstance(value, CONTAINERS):
+    if observer is not None and isinstance(value, torch.Tensor):
+        if (id(module), name) in observer.asked and name not in module._parameters and name not in module._buffers:
+            observer.kept.add((id(module), name))
+    elif observer is not None and isinstance(value, CONTAINERS):
         observer.written.add((id(module), name))
     elif observer is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
         first = observer.reads.get((id(module), name), value)
@@ -378,6 +368,10 @@ class observed:
         self.absent: set[tuple[int, str]] = set()
         #: Numbers that got another value after they were read; PyTorch's export may have put the old one back since.
         self.changed: set[tuple[int, str]] = set()
+        #: Those that this call of forward has asked for while they had a tensor or nothing.
+        self.asked: set[tuple[int, str]] = set()
+        #: Of these the ones that it gave a tensor, which is for the next call.
+        self.kept: set[tuple[int, str]] = set()
         #: Those that got a dict, list or tuple: what forward leaves for a loss, say.
         self.written: set[tuple[int, str]] = set()
 
@@ -406,6 +400,18 @@ class observed:
                         self.reads.setdefault((number, name), vars(module)[name])
 
 
+def begin_forward() -> None:
+    """A call of forward begins, which reads what others have left."""
+    observer = _observers.get(threading.get_ident())
+    if observer is not None:
+        observer.asked.clear()
+
+
+def may_be_kept(value: Any) -> bool:
+    """Whether a call may have left this for the next one, or nothing as yet."""
+    return value is None or isinstance(value, torch.Tensor)
+
+
 def _list_held(value: Any, level: int = 0) -> Iterator[nn.Module]:
     """The modules that a function closes over."""
     if isinstance(value, nn.Module):
@@ -418,7 +424,7 @@ def _list_held(value: Any, level: int = 0) -> Iterator[nn.Module]:
         inner = (value.__self__, value.__func__)
     elif isinstance(value, types.FunctionType):
         cells = [cell for cell in value.__closure__ or () if cell != types.CellType()]
-        names = _list_names(value, ("LOAD_GLOBAL", "LOAD_NAME"))
+        names = list_names(value, ("LOAD_GLOBAL", "LOAD_NAME"))
         inner = (*(cell.cell_contents for cell in cells), *(value.__defaults__ or ()),
                  *(value.__globals__[name] for name in names & value.__globals__.keys() if not _is_of_library(value)))
     elif isinstance(value, (tuple, list)) and len(value) <= _MOST_ENTRIES:

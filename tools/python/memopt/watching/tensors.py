@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import torch
 from torch import nn
 
+from .reads import ABSENT
 from .stamps import stamp
 from .watch import Backoff, Watch
 
@@ -47,8 +48,8 @@ class TensorInputs:
             return False
         if self._looks.is_due():
             watch = Watch()
-            if all(key in holder and watch.add_entry(holder, key, holder[key]) and watch.add_version(holder[key], self._is_whole)
-                   for holder, key in zip(self._dicts, self._keys)):
+            found = [(holder, key, holder.get(key, ABSENT)) for holder, key in zip(self._dicts, self._keys)]
+            if all(watch.add_entry(*entry) and (not torch.is_tensor(entry[2]) or watch.add_version(entry[2], self._is_whole)) for entry in found):
                 watch.finish()
                 self.watch = watch
         return True
@@ -66,6 +67,10 @@ class TensorInputs:
             if tensor is not None and not is_other and stamp([tensor]) != known:
                 changes.append((name, tensor))
         return changes
+
+    def list_gone(self) -> list[str]:
+        """The names of those in whose place there is nothing."""
+        return [name for name, holder, key in zip(self._names, self._dicts, self._keys) if holder.get(key) is None]
 
 
 def list_tensor_places(module: nn.Module, names: Callable[[str], bool]) -> Iterator[tuple[str, Mapping, str]]:
