@@ -32,10 +32,13 @@ def _select(engine, target, arguments, keywords):
     x, dim, index = arguments
     dim = wrap_dim(dim, x.full.dim())
     if dim == x.dim:
-        if not isinstance(index, int):
-            raise NotRagged("by a number that follows from the data")
-        engine.expect(x.count() > (index if index >= 0 else -1 - index), f"a mask chooses too few rows for the index {index}", x)
-        place = torch.full((1,), index, dtype=torch.int64) if index >= 0 else (x.count() + index).clamp(min=0).reshape(1)
+        if isinstance(index, Count):
+            raise NotRagged("by their number")
+        index = torch.as_tensor(index)
+        place = torch.where(index < 0, index + x.count(), index)
+        engine.expect((place >= 0) & (place < x.count()), f"a mask chooses too few rows for the index {arguments[2]}"
+                      if isinstance(arguments[2], int) else "an index among rows that a mask chooses is not one of theirs", x)
+        place = place.clamp(0, x.bound - 1).reshape(1)
         return compact(x).index_select(dim, place).squeeze(dim)
     return x.of_axis(target(x.full, dim, index), x.dim - (dim < x.dim), index)
 
