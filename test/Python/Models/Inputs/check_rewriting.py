@@ -148,6 +148,17 @@ def wide(self, x, keep):
 
 
 @case()
+def degrees(self, x, t):
+    """Edges without loops and then all loops, and as many ones."""
+    y, nodes = self.linear(x), torch.arange(12)
+    edges = torch.stack([nodes.repeat(2), torch.cat([(nodes + t) % 12, (nodes * 5) % 12])])
+    edges = torch.cat([edges[:, edges[0] != edges[1]], nodes.expand(2, 12)], 1)
+    degree = torch.zeros(12).scatter_add_(0, edges[1], torch.ones(edges.size(1)))
+    weight = degree.rsqrt()[edges[0]] * degree.rsqrt()[edges[1]]
+    return torch.zeros_like(y).index_add_(0, edges[1], weight[:, None] * y[edges[0]]).square().sum()
+
+
+@case()
 def columns(self, x, t):
     """Splines write the ends of their bins so."""
     rows = self.linear(x)[t >= 0]

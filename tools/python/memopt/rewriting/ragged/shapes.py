@@ -221,10 +221,11 @@ def _create(engine, target, arguments, keywords):
     full = target(*plain_all(arguments), **plain_all(keywords))
     if not counts:
         return full
-    rows = sizes[counts[0]].rows
-    if sizes[counts[0]].bound != rows.bound:
-        raise NotRagged("with such a size")
-    return Ragged(full, counts[0], rows.valid, rows.key)
+    count = sizes[counts[0]]
+    if count.factor == 1 and not count.offset:
+        return Ragged(full, counts[0], count.rows.valid, count.rows.key)
+    valid = torch.arange(count.bound) < count.tensor()  # as many as there are with others behind them
+    return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset))
 
 
 def _size(engine, target, arguments, keywords):
