@@ -34,7 +34,9 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]
     entry for each batch dimension, then one for rows, then one for columns; 0 in an operand repeats it.
     Sums are made in `accumulator`, which is the type of a bias, too, but with `narrow_bias`, where it has `type`, as the
     result must then. With `bias` a vector of length n comes after `b`. The result has `result_type`, by default `type`, which is that of the operands. With `accumulate` the
-    product is added to the last operand, which has the type and the layout of the result.
+    product is added to the last operand, which has the type and the layout of the result. With `counts_rows` or `counts_terms` a
+    mask comes after them, of m or k elements: rows that it does not have are zeros before the bias, and terms that it does not have
+    are left out of the sums.
 
     Example: `#memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1],
     type = f32, accumulator = f32>`
@@ -42,10 +44,11 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]
   let parameters = (ins Memopt_Numbers:$batch, "int64_t":$m, "int64_t":$n, "int64_t":$k,
     Memopt_Numbers:$a_strides, Memopt_Numbers:$b_strides, Memopt_Numbers:$c_strides, Memopt_Flag:$bias,
     Memopt_Flag:$accumulate, "::mlir::Type":$type, "::mlir::Type":$accumulator,
-    OptionalParameter<"::mlir::Type">:$result_type, Memopt_Flag:$narrow_bias);
+    OptionalParameter<"::mlir::Type">:$result_type, Memopt_Flag:$narrow_bias, Memopt_Flag:$counts_rows,
+    Memopt_Flag:$counts_terms);
   let assemblyFormat = [{ `<` struct(custom<Numbers>($batch), $m, $n, $k, custom<Numbers>($a_strides),
     custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $accumulate, $type, $accumulator,
-    $result_type, $narrow_bias) `>` }];
+    $result_type, $narrow_bias, $counts_rows, $counts_terms) `>` }];
 }
 
 def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution", ["getAddend"]> {

@@ -130,7 +130,8 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> batch, int64_t m, int64_t n, int64_t k,
                                  ArrayRef<int64_t> aStrides, ArrayRef<int64_t> bStrides,
                                  ArrayRef<int64_t> cStrides, bool bias, bool, Type type,
-                                 Type accumulator, Type resultType, bool narrowBias) {
+                                 Type accumulator, Type resultType, bool narrowBias,
+                                 bool countsRows, bool countsTerms) {
   Checks checks(emitError);
   checks.extents("batch", batch);
   checks.extents("m, n and k", {m, n, k});
@@ -142,11 +143,15 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   checks.resultType(resultType, type, accumulator);
   checks.require(!narrowBias || (bias && !resultType),
                  "narrow_bias takes a bias, and a result of the operands' type");
+  checks.require(!(countsRows && countsTerms), "one mask counts rows or terms, not both");
+  checks.require(!(countsRows || countsTerms) || batch.empty(), "a mask takes no batch");
   return checks.get();
 }
 
 StringRef MatmulAttr::getKindName() const { return "matmul"; }
-unsigned MatmulAttr::getNumOperands() const { return 2 + getBias() + getAccumulate(); }
+unsigned MatmulAttr::getNumOperands() const {
+  return 2 + getBias() + (getCountsRows() || getCountsTerms()) + getAccumulate();
+}
 std::optional<unsigned> MatmulAttr::getAddend() const {
   return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
 }
@@ -171,6 +176,9 @@ SmallVector<BufferView> MatmulAttr::getViews() const {
                                 matrix(getK(), getN(), getBStrides(), getType())};
   if (getBias())
     views.push_back(getContiguous({getN()}, getNarrowBias() ? getType() : getAccumulator()));
+  if (getCountsRows() || getCountsTerms())
+    views.push_back(
+        getContiguous({getCountsRows() ? getM() : getK()}, IntegerType::get(getContext(), 1)));
   BufferView result =
       matrix(getM(), getN(), getCStrides(), getResultType() ? getResultType() : getType());
   views.append(getAccumulate() ? 2 : 1, result);
@@ -190,6 +198,8 @@ json::Object MatmulAttr::toJson() const {
     object["bias"] = "n";
   if (getNarrowBias())
     object["narrow_bias"] = true;
+  if (getCountsRows() || getCountsTerms())
+    object["counted"] = getCountsRows() ? "m" : "k";
   if (getAccumulate())
     object["accumulate"] = true;
   return object;

@@ -14,6 +14,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <numeric>
+
 using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
@@ -333,17 +335,22 @@ std::optional<DType> OpContext::dtype(StringRef name) const {
   return widensHalves && isHalf(type) ? DType::F32 : type;
 }
 
-bool OpContext::isPacked(StringRef name) const {
+std::optional<Shape> OpContext::getStorageOrder(StringRef name) const {
   auto meta = graph.tensors.find(argument(name).names.front());
   if (meta == graph.tensors.end() || meta->second.storageOffset != 0)
-    return false;
+    return std::nullopt;
+  ArrayRef<int64_t> sizes = meta->second.sizes, strides = meta->second.strides;
+  Shape order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto getStep = [&](int64_t dim) { return sizes[dim] == 1 ? 0 : strides[dim]; };
+  llvm::stable_sort(order, [&](int64_t a, int64_t b) { return getStep(a) > getStep(b); });
   int64_t stride = 1;
-  for (auto [size, actual] : reverse(zip_equal(meta->second.sizes, meta->second.strides))) {
-    if (size != 1 && actual != stride)
-      return false;
-    stride *= size;
+  for (int64_t dim : reverse(order)) {
+    if (sizes[dim] != 1 && strides[dim] != stride)
+      return std::nullopt;
+    stride *= sizes[dim];
   }
-  return true;
+  return order;
 }
 
 Expected<int64_t> OpContext::dimension(StringRef name, int64_t value, int64_t rank) const {

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Transforms/Libraries/CountedLines.h"
 #include "memopt/Transforms/Libraries/FormLibraryCalls.h"
 #include "memopt/Transforms/Libraries/LibraryCallBuilder.h"
 #include "memopt/Transforms/Utils/TokenTiles.h"
@@ -132,6 +133,42 @@ static int64_t getPaddedExtent(Value matrix, int64_t dim) {
 }
 
 //===----------------------------------------------------------------------===//
+// Lines that count
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What a product multiplies, and the mask of the rows or terms that it has to.
+struct CountedProduct {
+  Value a, b, mask;
+  bool countsRows = false;
+};
+} // namespace
+
+/// Processors go from row to row in any order; a device computes tiles of them.
+static CountedProduct findCounted(MatmulOp op) {
+  CountedProduct product{op.getA(), op.getB(), Value()};
+  RankedTensorType type = tensorType(op.getA());
+  if (type.getRank() != 2 || type.getElementType() != getComputeType(type.getElementType()) ||
+      getTarget(op).isDevice())
+    return product;
+  int64_t aRows = op.getTransposeA() ? 1 : 0, bTerms = op.getTransposeB() ? 1 : 0;
+  product.mask = findCountedLines(product.a, aRows);
+  product.countsRows = product.mask != nullptr;
+  if (product.countsRows) {
+    product.a = getUncounted(product.a, aRows, product.mask);
+    return product;
+  }
+  product.mask = findCountedLines(product.a, 1 - aRows);
+  if (!product.mask)
+    product.mask = findCountedLines(product.b, bTerms);
+  if (product.mask) {
+    product.a = getUncounted(product.a, 1 - aRows, product.mask);
+    product.b = getUncounted(product.b, bTerms, product.mask);
+  }
+  return product;
+}
+
+//===----------------------------------------------------------------------===//
 // Calls
 //===----------------------------------------------------------------------===//
 
@@ -148,14 +185,17 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op, const VariableWrites &wr
   int64_t k = std::max(
       a[aSums], std::min(getPaddedExtent(op.getA(), aSums), getPaddedExtent(op.getB(), bSums)));
   LibraryCallBuilder builder(op);
-  SmallVector<int64_t> aStrides = addMatrix(builder, op.getA(), op.getTransposeA());
-  SmallVector<int64_t> bStrides = addMatrix(builder, op.getB(), op.getTransposeB());
+  CountedProduct product = findCounted(op);
+  SmallVector<int64_t> aStrides = addMatrix(builder, product.a, op.getTransposeA());
+  SmallVector<int64_t> bStrides = addMatrix(builder, product.b, op.getTransposeB());
   Type type = tensorType(op.getA()).getElementType();
   std::optional<BiasAddition> bias;
   if (type == getComputeType(type) || getTarget(op).storesWideSums())
     bias = builder.takeBias(op.getResult(), shape.size() - 1, /*mayReshape=*/true);
   else
     bias = builder.takeRoundedBias(op.getResult(), shape.size() - 1, type);
+  if (product.mask)
+    builder.addPacked(product.mask);
   Type stored = builder.takeRounding(bias, type);
   linalg::GenericOp accumulation =
       bias ? nullptr : builder.takeAccumulation(/*mayPermute=*/true, writes);
@@ -179,11 +219,11 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op, const VariableWrites &wr
   if (cStrides.back() == 1 && cStrides[last2] >= columns && isPadded)
     n = columns;
   auto emitError = [&] { return op.emitOpError(); };
-  auto call = MatmulAttr::getChecked(function_ref<InFlightDiagnostic()>(emitError), op.getContext(),
-                                     shape.drop_back(2), m, n, k, ArrayRef(aStrides),
-                                     ArrayRef(bStrides), ArrayRef(cStrides), bias.has_value(),
-                                     accumulation != nullptr, type, getComputeType(type),
-                                     stored == type ? Type() : stored, bias && bias->isRounded);
+  auto call = MatmulAttr::getChecked(
+      function_ref<InFlightDiagnostic()>(emitError), op.getContext(), shape.drop_back(2), m, n, k,
+      ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides), bias.has_value(),
+      accumulation != nullptr, type, getComputeType(type), stored == type ? Type() : stored,
+      bias && bias->isRounded, product.countsRows, product.mask && !product.countsRows);
   if (!call)
     return failure();
   FailureOr<LibraryCallOp> made = builder.create(call);

@@ -39,6 +39,8 @@ std::vector<BufferUse> MatmulDescriptor::getBuffers() const {
   std::vector<BufferUse> uses = {{span(a, m, k) * size, false}, {span(b, k, n) * size, false}};
   if (bias)
     uses.push_back({n * (narrowBias ? size : getSumSize(type)), false});
+  if (counted != Counted::All)
+    uses.push_back({maskLength(), false});
   if (accumulate)
     uses.push_back({span(c, m, n) * resultSize, false});
   uses.push_back({span(c, m, n) * resultSize, true});

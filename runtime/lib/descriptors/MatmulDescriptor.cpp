@@ -61,6 +61,8 @@ StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
   d.bias = reader.choice("bias", {"", "n"}, /*optional=*/true) == "n";
   d.narrowBias = reader.boolean("narrow_bias", false);
   d.accumulate = reader.boolean("accumulate", false);
+  std::string counted = reader.choice("counted", {"", "m", "k"}, /*optional=*/true);
+  d.counted = counted.empty() ? Counted::All : counted == "m" ? Counted::Rows : Counted::Terms;
   d.reference = reader.boolean("reference", false);
   d.workspaceLimit = reader.integer("workspace_limit", 0, maxExtent);
   reader.choice("post", {""}, /*optional=*/true);
@@ -72,6 +74,7 @@ StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
   }
   reader.require(!d.narrowBias || (d.bias && getElementBytes(d.type) == 2 && !d.wideResult),
                  "'narrow_bias' takes a bias, and operands and a result of 16 bits");
+  reader.require(counted.empty() || d.batch.empty(), "'counted' takes no batch");
   reader.require(isInjective(d), "'c_strides' put several elements of the result in one place");
   MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
   d.simplify();

@@ -7,6 +7,16 @@ module attributes {test.call = #memopt.matmul<m = 0, n = 4, k = 8, a_strides = [
 
 // -----
 
+// expected-error @+1 {{one mask counts rows or terms, not both}}
+module attributes {test.call = #memopt.matmul<m = 4, n = 4, k = 8, a_strides = [8, 1], b_strides = [4, 1], c_strides = [4, 1], type = f32, accumulator = f32, counts_rows = true, counts_terms = true>} {}
+
+// -----
+
+// expected-error @+1 {{a mask takes no batch}}
+module attributes {test.call = #memopt.matmul<batch = [2], m = 4, n = 4, k = 8, a_strides = [32, 8, 1], b_strides = [32, 4, 1], c_strides = [16, 4, 1], type = f32, accumulator = f32, counts_terms = true>} {}
+
+// -----
+
 // expected-error @+1 {{a_strides needs 2 numbers, found 1}}
 module attributes {test.call = #memopt.matmul<m = 4, n = 4, k = 8, a_strides = [8], b_strides = [4, 1], c_strides = [4, 1], type = f32, accumulator = f32>} {}
 

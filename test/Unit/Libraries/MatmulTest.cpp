@@ -26,6 +26,12 @@ struct Case {
   int64_t m, n, k;
   Extents a, b, c; ///< strides
   bool bias = false, accumulate = false;
+  const char *counted = ""; ///< "m" or "k"
+  int64_t every = 3;        ///< lines of which one is not counted, or 1 for none that is
+
+  bool isCounted(const char *lines, int64_t line) const {
+    return counted != std::string(lines) || line % every != every / 2;
+  }
 };
 
 int64_t lengthOf(Extents extents, const Extents &strides) {
@@ -56,6 +62,8 @@ json describe(const Case &c, const char *type, bool reference) {
                      {"reference", reference}};
   if (c.bias)
     descriptor["bias"] = "n";
+  if (*c.counted)
+    descriptor["counted"] = c.counted;
   return descriptor;
 }
 
@@ -63,18 +71,24 @@ json describe(const Case &c, const char *type, bool reference) {
 template <typename T, typename R = T> struct Data {
   std::vector<T> a, b;
   std::vector<Wide<T>> bias;
+  std::vector<uint8_t> mask;
   std::vector<R> addend, c;
   explicit Data(const Case &k)
       : a(randomValues<T>(lengthOf(append(k.batch, k.m, k.k), k.a), 1)),
         b(randomValues<T>(lengthOf(append(k.batch, k.k, k.n), k.b), 2)),
         bias(randomValues<Wide<T>>(k.n, 3)),
         addend(randomValues<R>(lengthOf(append(k.batch, k.m, k.n), k.c), 5)),
-        c(randomValues<R>(lengthOf(append(k.batch, k.m, k.n), k.c), 4)) {}
+        c(randomValues<R>(lengthOf(append(k.batch, k.m, k.n), k.c), 4)) {
+    for (int64_t i = 0, length = *k.counted == 'm' ? k.m : k.k; i < length; ++i)
+      mask.push_back(k.isCounted(k.counted, i));
+  }
 
   std::vector<Buffer> buffers(const Case &k) const {
     std::vector<Buffer> list = {Buffer::of(a), Buffer::of(b)};
     if (k.bias)
       list.push_back(Buffer::of(bias));
+    if (*k.counted)
+      list.push_back(Buffer::of(mask));
     if (k.accumulate)
       list.push_back(Buffer::of(addend));
     list.push_back(Buffer::of(c));
@@ -103,6 +117,8 @@ void multiply(const Case &c, const Data<T, R> &data, std::vector<double> &result
       for (int64_t j = 0; j < c.n; ++j) {
         double sum = c.bias ? data.bias[j] : 0, magnitude = std::abs(sum);
         for (int64_t k = 0; k < c.k; ++k) {
+          if (!c.isCounted("m", i) || !c.isCounted("k", k))
+            continue;
           double term = double(data.a[a + i * c.a[rank] + k * c.a[rank + 1]]) *
                         double(data.b[b + k * c.b[rank] + j * c.b[rank + 1]]);
           sum += term;
@@ -209,6 +225,15 @@ const Case cases[] = {
     {"every row the same", {}, 20, 30, 40, {0, 1}, {30, 1}, {30, 1}},
     {"deep", {}, 12, 20, 5000, {1, 12}, {20, 1}, {20, 1}},
     {"many blocks", {}, 300, 280, 600, {600, 1}, {1, 600}, {280, 1}},
+    {"rows that count", {}, 300, 280, 600, {600, 1}, {1, 600}, {280, 1}, false, false, "m"},
+    {"rows that count, biased", {}, 70, 50, 90, {1, 70}, {50, 1}, {50, 1}, true, false, "m", 2},
+    {"rows that count, added", {}, 70, 50, 90, {90, 1}, {50, 1}, {1, 70}, false, true, "m", 5},
+    {"few rows, deep", {}, 12, 20, 5000, {1, 12}, {20, 1}, {20, 1}, false, false, "m"},
+    {"no row that counts", {}, 20, 30, 40, {40, 1}, {30, 1}, {30, 1}, true, false, "m", 1},
+    {"terms that count", {}, 96, 130, 300, {1, 96}, {130, 1}, {130, 1}, false, false, "k"},
+    {"terms that count, added", {}, 50, 60, 700, {700, 1}, {1, 700}, {60, 1}, false, true, "k", 2},
+    {"terms that count, deep", {}, 12, 20, 5000, {1, 12}, {20, 1}, {20, 1}, false, false, "k"},
+    {"no term that counts", {}, 20, 30, 40, {40, 1}, {30, 1}, {30, 1}, true, true, "k", 1},
 };
 
 } // namespace
@@ -374,6 +399,11 @@ TEST(Matmul, RefusesBadDescriptors) {
   EXPECT_EQ(with("batch", {int64_t(1) << 40, 4}),
             "library call 'matmul': 'a_strides' must be a list of 4 integers from 0 to 2^48, found "
             "[53,1]");
+  EXPECT_EQ(with("counted", "n"),
+            "library call 'matmul': 'counted' must be one of '', 'm', 'k', found \"n\"");
+  json batched = describe({"", {2}, 3, 4, 5, {15, 5, 1}, {20, 4, 1}, {12, 4, 1}}, "f32", false);
+  batched["counted"] = "m";
+  EXPECT_EQ(refusal(batched), "library call 'matmul': 'counted' takes no batch");
   EXPECT_NE(with("kind", "matmull").find("'kind' must be one of 'matmul'"), std::string::npos);
   EXPECT_EQ(refusal(json::array()), "library call: expected an object, found array");
   json huge = good;

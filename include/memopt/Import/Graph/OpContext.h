@@ -87,8 +87,9 @@ public:
   bool flag(llvm::StringRef name) const;
   llvm::StringRef text(llvm::StringRef name) const;
   std::optional<DType> dtype(llvm::StringRef name) const;
-  /// Whether the file says that this tensor's elements lie row by row without gaps.
-  bool isPacked(llvm::StringRef name) const;
+  /// The tensor's dimensions in the order in which the file says that its elements lie, the last one next to each other; nothing
+  /// where there are gaps, or elements of others in front.
+  std::optional<Shape> getStorageOrder(llvm::StringRef name) const;
   /// A dimension counted from the front, from one that may count from the back; checked.
   llvm::Expected<int64_t> dimension(llvm::StringRef name, int64_t rank) const;
   llvm::Expected<int64_t> dimension(llvm::StringRef name, int64_t value, int64_t rank) const;

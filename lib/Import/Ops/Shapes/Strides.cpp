@@ -12,21 +12,24 @@ using namespace llvm;
 using namespace memopt::pt2;
 
 namespace {
-/// Elements of a packed tensor laid flat, by sizes and strides.
+/// Elements of a tensor laid flat in the order in which it is stored, by sizes and strides.
 struct Strided {
   Tensor flat;
   Shape sizes, strides;
   int64_t offset;
+  Shape order;   ///< the tensor's dimensions as they are stored
   bool isPacked; ///< they follow each other
 };
 } // namespace
 
 static Expected<Strided> getStrided(OpContext &op) {
   Tensor self = op.tensor("self");
-  Strided part{{}, Shape(op.integers("size")), Shape(op.integers("stride")), 0, true};
+  Strided part{{}, Shape(op.integers("size")), Shape(op.integers("stride")), 0, {}, true};
   part.offset = op.optionalInteger("storage_offset").value_or(0);
-  if (part.sizes.size() != part.strides.size() || !op.isPacked("self"))
-    return op.error("expected a packed tensor, and one stride for each size");
+  std::optional<Shape> order = op.getStorageOrder("self");
+  if (part.sizes.size() != part.strides.size() || !order)
+    return op.error("expected a tensor without gaps, and one stride for each size");
+  part.order = *order;
   ASSIGN_OR_RETURN(int64_t count, countElements(op, part.sizes));
   int64_t last = part.offset, elements = self.getNumElements();
   auto outside = [&] {
@@ -45,7 +48,7 @@ static Expected<Strided> getStrided(OpContext &op) {
     part.isPacked &= size == 1 || stride == packed;
     packed *= size;
   }
-  ASSIGN_OR_RETURN(part.flat, reshape(op, self, elements));
+  ASSIGN_OR_RETURN(part.flat, reshape(op, permute(op, self, part.order), elements));
   return part;
 }
 
@@ -85,7 +88,13 @@ static Error lowerAsStridedScatter(OpContext &op) {
   ASSIGN_OR_RETURN(Places places, getPlaces(op, part));
   ASSIGN_OR_RETURN(Tensor result,
                    scatter(op, mlir::memopt::ScatterKind::Set, part.flat, source, places));
-  return setResult(op, reshape(op, result, self.sizes));
+  Shape stored, inverse(part.order.size());
+  for (auto [place, dim] : enumerate(part.order)) {
+    stored.push_back(self.sizes[dim]);
+    inverse[dim] = static_cast<int64_t>(place);
+  }
+  ASSIGN_OR_RETURN(result, reshape(op, result, stored));
+  return setResult(op, permute(op, result, inverse));
 }
 
 //===----------------------------------------------------------------------===//

@@ -52,6 +52,10 @@ struct MatrixStrides {
   int64_t row, column;
 };
 
+/// What a mask beside the operands counts: rows of the product, of which the others are zero, or
+/// terms of its sums, of which the others are left out.
+enum class Counted { All, Rows, Terms };
+
 /// c[i..., m, n] = (accumulate ? addend[i..., m, n] : 0) + bias[n]
 ///               + sum over k of a[i..., m, k] * b[i..., k, n]
 /// The addend lies as c does, and may be c.
@@ -63,6 +67,7 @@ struct MatmulDescriptor {
   bool bias, accumulate, reference;
   bool narrowBias; ///< of the type of 16-bit operands, as the result is then; a device's alone
   bool wideResult; ///< of 16-bit operands, in f32
+  Counted counted;
   int64_t workspaceLimit = maxExtent;
 
   static StatusOr<MatmulDescriptor> parse(const nlohmann::json &descriptor);
@@ -70,7 +75,11 @@ struct MatmulDescriptor {
   /// Index of c in the list of buffers; the workspace follows it.
   int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
   /// That of the addend, where there is one.
-  int addendIndex() const { return bias ? 3 : 2; }
+  int addendIndex() const { return maskIndex() + (counted == Counted::All ? 0 : 1); }
+  /// That of the mask of what is counted, where there is one.
+  int maskIndex() const { return bias ? 3 : 2; }
+  /// Lines that the mask may count.
+  int64_t maskLength() const { return counted == Counted::Rows ? m : k; }
   std::vector<BufferUse> getBuffers() const;
   int64_t batchCount() const;
 

@@ -31,7 +31,7 @@ static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json 
   if (descriptor.narrowBias)
     return badInput("library call 'matmul' has a bias of 16 bits, which a processor does not add");
   std::unique_ptr<LibraryCall> call;
-  if (!descriptor.reference)
+  if (!descriptor.reference && descriptor.counted == Counted::All)
     call = createDnnlMatmul(descriptor, threads);
   if (!call)
     call = createOwnMatmul(descriptor, threads);

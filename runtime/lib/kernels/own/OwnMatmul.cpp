@@ -14,47 +14,73 @@ using namespace memopt::libraries;
 
 namespace {
 
+/// Lines of a matrix, or of those that a list numbers, from one on.
+struct Lines {
+  int64_t begin, count, stride;
+  const int64_t *list = nullptr;
+
+  int64_t offset(int64_t i) const { return (list ? list[begin + i] : begin + i) * stride; }
+};
+
 /// One strided matrix as panels: lanes along one dimension, depth along the other.
 template <typename S, typename T>
-void packMatrix(Panels<T> panels, const S *first, int64_t lanes, int64_t laneStride, int64_t depth,
-                int64_t depthStride) {
+void packMatrix(Panels<T> panels, const S *first, const Lines &lanes, const Lines &depth) {
   const BlockKernels<S, T> &kernels = blockKernels<S, T>();
   // Read along the dimension that is contiguous.
-  if (laneStride == 1 && depthStride != 1) {
+  if (depth.list || (!lanes.list && lanes.stride == 1 && depth.stride != 1)) {
     const S *steps[maxBlockDepth];
-    for (int64_t d = 0; d < depth; ++d)
-      steps[d] = first + d * depthStride;
-    return kernels.packSteps(panels, 0, steps, depth, lanes, 1);
+    for (int64_t d = 0; d < depth.count; ++d)
+      steps[d] = first + depth.offset(d) + lanes.offset(0);
+    return kernels.packSteps(panels, 0, steps, depth.count, lanes.count, lanes.stride);
   }
   const S *lane[maxBlockColumns];
-  for (int64_t i = 0; i < lanes; ++i)
-    lane[i] = first + i * laneStride;
-  kernels.packLanes(panels, 0, lane, lanes, depth, depthStride);
+  for (int64_t i = 0; i < lanes.count; ++i)
+    lane[i] = first + lanes.offset(i) + depth.offset(0);
+  kernels.packLanes(panels, 0, lane, lanes.count, depth.count, depth.stride);
 }
+
+/// The numbers of the lines that a mask counts, in their order, and behind them those of the others.
+struct CountedLines {
+  const int64_t *list = nullptr;
+  int64_t count = 0;
+
+  CountedLines() = default;
+  CountedLines(const uint8_t *mask, int64_t length, int64_t *list) : list(list) {
+    for (int64_t i = 0; i < length; ++i)
+      if (mask[i])
+        list[count++] = i;
+    for (int64_t i = 0, next = count; i < length; ++i)
+      if (!mask[i])
+        list[next++] = i;
+  }
+};
 
 template <typename S, typename T> class MatmulOperands final : public ProductOperands<S, T> {
 public:
-  MatmulOperands(const MatmulDescriptor &d, void *const *buffers)
-      : d(d), a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
+  MatmulOperands(const MatmulDescriptor &d, void *const *buffers, const CountedLines &counted)
+      : d(d), rowList(d.counted == Counted::Rows ? counted.list : nullptr),
+        termList(d.counted == Counted::Terms ? counted.list : nullptr),
+        a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
         bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
         c(buffers[d.addendIndex()], buffers[d.resultIndex()], d.wideResult, d.accumulate) {}
 
   void packRows(Panels<T> panels, int64_t product, int64_t rowBegin, int64_t rows,
                 int64_t depthBegin, int64_t depth) const override {
-    const S *first = a + offset(d.a, product) + rowBegin * d.a.row + depthBegin * d.a.column;
-    packMatrix(panels, first, rows, d.a.row, depth, d.a.column);
+    packMatrix(panels, a + offset(d.a, product), {rowBegin, rows, d.a.row, rowList},
+               {depthBegin, depth, d.a.column, termList});
   }
 
   void packColumns(Panels<T> panels, int64_t product, int64_t columnBegin, int64_t columns,
                    int64_t depthBegin, int64_t depth) const override {
-    const S *first = b + offset(d.b, product) + depthBegin * d.b.row + columnBegin * d.b.column;
-    packMatrix(panels, first, columns, d.b.column, depth, d.b.row);
+    packMatrix(panels, b + offset(d.b, product), {columnBegin, columns, d.b.column},
+               {depthBegin, depth, d.b.row, termList});
   }
 
   void store(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin, int64_t columns,
              const T *block, int64_t stride) const override {
+    Lines lines{rowBegin, rows, d.c.row, rowList};
     for (int64_t i = 0; i < rows; ++i) {
-      int64_t first = offset(d.c, product) + (rowBegin + i) * d.c.row + columnBegin * d.c.column;
+      int64_t first = offset(d.c, product) + lines.offset(i) + columnBegin * d.c.column;
       const T *source = block + i * stride;
       const Wide<S> *added = bias ? bias + columnBegin : nullptr;
       if (added)
@@ -63,6 +89,15 @@ public:
       else
         c.template setRow<T>(first, d.c.column, columns, [=](int64_t j) { return source[j]; });
     }
+  }
+
+  /// Rows of the list that are not multiplied.
+  void storeZeros(int64_t rowBegin, int64_t rows) const {
+    Lines lines{rowBegin, rows, d.c.row, rowList};
+    const Wide<S> *added = bias;
+    for (int64_t i = 0; i < rows; ++i)
+      c.template setRow<T>(lines.offset(i), d.c.column, d.n,
+                           [=](int64_t j) { return added ? T(added[j]) : T(0); });
   }
 
 private:
@@ -76,6 +111,7 @@ private:
   }
 
   const MatmulDescriptor &d;
+  const int64_t *rowList, *termList;
   const S *a, *b;
   const Wide<S> *bias;
   const AccumulatedElements<S> c;
@@ -86,14 +122,34 @@ public:
   OwnMatmul(const MatmulDescriptor &d, int threads)
       : d(d), product(std::vector<ProductShape>(d.batchCount(), {d.m, d.n, d.k}), threads) {}
 
-  int64_t workspaceBytes() const override { return product.workspaceBytes(); }
+  int64_t workspaceBytes() const override { return listBytes() + product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }
   Status run(void *const *buffers, ThreadPool &pool) override {
-    product.run(MatmulOperands<S, T>(d, buffers), buffers[d.resultIndex() + 1], pool);
+    char *workspace = static_cast<char *>(buffers[d.resultIndex() + 1]);
+    CountedLines counted;
+    ProductLimits limits;
+    if (d.counted != Counted::All) {
+      counted = CountedLines(static_cast<const uint8_t *>(buffers[d.maskIndex()]), d.maskLength(),
+                             reinterpret_cast<int64_t *>(workspace));
+      (d.counted == Counted::Rows ? limits.rows : limits.depth) = counted.count;
+    }
+    MatmulOperands<S, T> operands(d, buffers, counted);
+    product.run(operands, workspace + listBytes(), pool, limits);
+    if (d.counted == Counted::Rows)
+      pool.parallelFor(d.m - counted.count, 16, [&](int64_t begin, int64_t end) {
+        operands.storeZeros(counted.count + begin, end - begin);
+      });
     return Status::ok();
   }
 
 private:
+  /// Of the numbers of the lines that are counted, which stand in front of the product's workspace.
+  int64_t listBytes() const {
+    return d.counted == Counted::All
+               ? 0
+               : alignBytes(d.maskLength() * static_cast<int64_t>(sizeof(int64_t)));
+  }
+
   MatmulDescriptor d;
   BlockedProduct<S, T> product;
 };

@@ -119,6 +119,46 @@ def slices(self, x, keep):
 
 
 @case()
+def ordered(self, x, keep):
+    """Rows by their values, and the places of extremes, numbers among the rows that count."""
+    rows = self.linear(x)[keep]
+    values, order = rows[:, 0].sort(descending=True)
+    largest, places = rows[:, 1].topk(2)
+    most, place = rows.max(0)
+    weights = torch.arange(values.size(0)) + 1
+    return ((values * weights).sum() + (rows[order, 2] * values.cumsum(0)).sum() + rows[places].sin().sum() + (largest * most[:2]).sum()
+            + rows[place, 3].exp().sum() + rows[rows[:, 4].argmin(), 0] + rows.sort(dim=1)[0][:, 0].prod()
+            + (rows[rows[:, 3].argsort()][1:, 1] * rows[1:, 2]).sum())
+
+
+@case()
+def hardest(self, x, keep):
+    """As many as follow from the data."""
+    losses = self.linear(x).square().sum(1)
+    others = losses[~keep]
+    count = int((keep.sum() + 1) // 2)
+    return losses[keep].sum() + others.topk(count)[0].square().sum() + losses.topk(count, largest=False)[0].mean()
+
+
+@case(outside=70, head=lambda: nn.Linear(70, 60))
+def wide(self, x, keep):
+    """Products leave out rows that do not count, and what follows is defined on them."""
+    rows = self.linear(x[keep])
+    return self.head(rows.abs().log()).exp().mean() + (rows @ self.head.weight.mT).abs().sqrt().sum()
+
+
+@case()
+def degrees(self, x, t):
+    """Edges without loops and then all loops, and as many ones."""
+    y, nodes = self.linear(x), torch.arange(12)
+    edges = torch.stack([nodes.repeat(2), torch.cat([(nodes + t) % 12, (nodes * 5) % 12])])
+    edges = torch.cat([edges[:, edges[0] != edges[1]], nodes.expand(2, 12)], 1)
+    degree = torch.zeros(12).scatter_add_(0, edges[1], torch.ones(edges.size(1)))
+    weight = degree.rsqrt()[edges[0]] * degree.rsqrt()[edges[1]]
+    return torch.zeros_like(y).index_add_(0, edges[1], weight[:, None] * y[edges[0]]).square().sum()
+
+
+@case()
 def columns(self, x, t):
     """Splines write the ends of their bins so."""
     rows = self.linear(x)[t >= 0]
@@ -574,8 +614,32 @@ def check_asserts():
     print("ok asserts")
 
 
+def check_windows():
+    """Windows that overlap, of a tensor that is stored in another order, as Longformer has them."""
+    def windows(self, x):
+        heads = self.linear(x).view(8, 2, 2).transpose(0, 1)
+        return heads.view(2, 2, 4, 2).as_strided((2, 3, 4, 2), (2, 8, 4, 1)).softmax(-1).square().sum()
+    compare_step("windows", lambda: (Model(windows, 6, 4), {"x": torch.randn(8, 6)}))
+
+
+def check_experts():
+    """A loop over experts, each of which multiplies its own rows."""
+    def experts(self, x):
+        h = self.linear(x)
+        weights, chosen = self.gate(h).softmax(-1).topk(2)
+        out = torch.zeros_like(h)
+        for number, expert in enumerate(self.experts):
+            row, place = torch.where(chosen == number)
+            out.index_add_(0, row, expert(h[row]) * weights[row, place, None])
+        return (h + out).square().mean()
+    experts_of = lambda: nn.ModuleList(nn.Sequential(nn.Linear(64, 96), nn.SiLU(), nn.Linear(96, 64)) for _ in range(4))
+    compare_step("experts", lambda: (Model(experts, 6, 64, gate=nn.Linear(64, 4), experts=experts_of()), {"x": torch.randn(40, 6)}))
+
+
 if __name__ == "__main__":
     check_all()
+    check_windows()
+    check_experts()
     check_groups()
     check_running()
     check_formulas()

@@ -260,6 +260,9 @@ class Engine:
         """One operator on values of any kind."""
         name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
         if any(map(numbers.is_number, leaves)):
+            if ragged.takes_tensors(name, arguments):
+                return ragged.call(self, target, *pytree.tree_map_only(numbers.Number, lambda number: number.tensor, (arguments, keywords),
+                                                                       is_leaf=numbers.is_number))
             return numbers.call(self, target, arguments, keywords)
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:

@@ -24,6 +24,7 @@
 #include "memopt-runtime/kernels/own/BlockKernels.h"
 #include "memopt-runtime/kernels/own/SlotTasks.h"
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace memopt::libraries {
@@ -41,6 +42,11 @@ inline int64_t alignBytes(int64_t bytes) { return roundUp(bytes, 64); }
 /// Extents of one product of a call, in elements.
 struct ProductShape {
   int64_t rows, columns, depth;
+};
+
+/// How far the products of a run go.
+struct ProductLimits {
+  int64_t rows = std::numeric_limits<int64_t>::max(), depth = rows;
 };
 
 /// The operands and the result of the products of a call; `product` counts them (batch entries,
@@ -90,15 +96,16 @@ public:
 
   const char *name() const { return kernels.name; }
 
-  void run(const ProductOperands<Stored, Computed> &operands, void *workspace,
-           ThreadPool &pool) const {
+  /// Of each product its first rows, and of its sums their first terms, up to a limit.
+  void run(const ProductOperands<Stored, Computed> &operands, void *workspace, ThreadPool &pool,
+           const ProductLimits &limits = {}) const {
     char *partials = static_cast<char *>(workspace) + slots * slotBytes();
     runTasks(pool, groups * depthCuts, slots, slotBytes(), workspace,
-             [&](int64_t task, char *slot) { runTask(operands, task, slot, partials); });
+             [&](int64_t task, char *slot) { runTask(operands, task, slot, partials, limits); });
     if (depthCuts > 1)
       pool.parallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t block = begin; block < end; ++block)
-          addPartials(operands, block, partials);
+          addPartials(operands, block, partials, limits);
       });
   }
 
@@ -141,14 +148,16 @@ private:
     }
   }
 
-  /// `first` counts what products have of blocks of `height` rows.
-  Block locate(int64_t index, const std::vector<int64_t> &first, int64_t height) const {
+  /// `first` counts what products have of blocks of `height` rows. Behind the limit there are none.
+  Block locate(int64_t index, const std::vector<int64_t> &first, int64_t height,
+               const ProductLimits &limits) const {
     int64_t product = std::upper_bound(first.begin(), first.end(), index) - first.begin() - 1;
     const ProductShape &shape = shapes[product];
     int64_t within = index - first[product];
     int64_t rowBegin = within / columnBlocks(shape) * height;
     int64_t columnBegin = within % columnBlocks(shape) * blockColumns;
-    return {product, rowBegin, std::min(height, shape.rows - rowBegin), columnBegin,
+    int64_t rows = std::min(shape.rows, limits.rows) - rowBegin;
+    return {product, rowBegin, std::clamp<int64_t>(rows, 0, height), columnBegin,
             std::min(blockColumns, shape.columns - columnBegin)};
   }
 
@@ -165,9 +174,11 @@ private:
   }
 
   void runTask(const ProductOperands<Stored, Computed> &operands, int64_t task, char *slot,
-               char *partials) const {
-    Block group = locate(task / depthCuts, firstGroup, groupBlocks * blockRows);
-    int64_t cut = task % depthCuts, depth = shapes[group.product].depth;
+               char *partials, const ProductLimits &limits) const {
+    Block group = locate(task / depthCuts, firstGroup, groupBlocks * blockRows, limits);
+    if (group.rows == 0)
+      return;
+    int64_t cut = task % depthCuts, depth = std::min(shapes[group.product].depth, limits.depth);
     auto *rows = reinterpret_cast<Computed *>(slot);
     auto *columns = reinterpret_cast<Computed *>(slot + rowPanelBytes());
     char *result = depthCuts > 1 ? partials + task * partialBytes()
@@ -198,9 +209,11 @@ private:
     });
   }
 
-  void addPartials(const ProductOperands<Stored, Computed> &operands, int64_t index,
-                   char *partials) const {
-    Block block = locate(index, firstBlock, blockRows);
+  void addPartials(const ProductOperands<Stored, Computed> &operands, int64_t index, char *partials,
+                   const ProductLimits &limits) const {
+    Block block = locate(index, firstBlock, blockRows, limits);
+    if (block.rows == 0)
+      return;
     char *first = partials + index * depthCuts * partialBytes();
     auto *sums = reinterpret_cast<Computed *>(first);
     for (int64_t cut = 1; cut < depthCuts; ++cut) {

@@ -11,7 +11,7 @@ all; sums leave out those that do not count; writes by index leave them alone. A
 does, so that what is computed from it is as finite, and so are its slopes, which are multiplied by zero.
 """
 
-from .calls import RULES, call, widen_parts
+from .calls import RULES, call, takes_tensors, widen_parts
 from .values import Count, NotRagged, Ragged, is_ragged
 
-__all__ = ["Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged", "widen_parts"]
+__all__ = ["Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged", "takes_tensors", "widen_parts"]

@@ -13,15 +13,15 @@ from torch.utils import _pytree as pytree
 
 from .. import numbers
 from ..sizes import FEWEST
-from . import choosing, layers, reductions, shapes, writing
+from . import choosing, layers, ordering, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
 from .values import Count, NotRagged, Ragged, is_ragged
 
-__all__ = ["RULES", "call", "widen_parts"]
+__all__ = ["RULES", "call", "takes_tensors", "widen_parts"]
 
 #: By the operator's name.
-_OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **shapes.RULES, **layers.RULES}
+_OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **ordering.RULES, **shapes.RULES, **layers.RULES}
 
 
 def _calculate(target, arguments):
@@ -70,6 +70,11 @@ def widen_parts(target: Any, leaves: list) -> None:
             if row.part is not None:
                 row.widen()
                 row.full = row.full.clone() if is_written else row.full
+
+
+def takes_tensors(name: str, arguments: tuple) -> bool:
+    """Whether a rule has tensors for the numbers of Python, which follow from the data."""
+    return name == "aten::topk" or name == "aten::select" and isinstance(arguments[0], Ragged)
 
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch.utils import _pytree as pytree
 
-from .values import Count, NotRagged, Ragged, align_all, bind, find_rows, is_ragged, plain, plain_all, rank_of, wrap_dim
+from .values import Count, NotRagged, Ragged, align_all, bind, fill_rows, find_rows, is_ragged, plain, plain_all, rank_of, wrap_dim
 
 aten = torch.ops.aten
 
@@ -59,11 +59,22 @@ def _same_shape(engine, target, arguments, keywords):
     return x.with_full(target(*plain_all(arguments), **plain_all(keywords)))
 
 
+#: Weights of a product from which on it is worth more to leave rows out than to fill them again behind it.
+_LEAST_WEIGHTS = 4096
+
+
+def _multiply_rows(x: Ragged, weights: torch.Tensor, multiply) -> Ragged:
+    """Zeros where rows do not count, which the compiler's products leave out."""
+    if x.full.dim() != 2 or x.dim or not x.full.is_floating_point() or weights.dim() != 2 or weights.numel() < _LEAST_WEIGHTS:
+        return x.with_full(multiply(x.full))
+    return x.with_full(fill_rows(multiply(x.masked(0)), 0, x.valid))
+
+
 def _linear(engine, target, arguments, keywords):
     x = arguments[0]
     if not isinstance(x, Ragged) or x.dim == x.full.dim() - 1 or any(map(is_ragged, arguments[1:])):
         raise NotRagged("as weights")
-    return _same_shape(engine, target, arguments, keywords)
+    return _multiply_rows(x, arguments[1], lambda full: target(full, *arguments[1:], **keywords))
 
 
 def _matmul(engine, target, arguments, keywords):
@@ -80,6 +91,8 @@ def _matmul(engine, target, arguments, keywords):
         return target(a.masked(0), b.masked(0))
     if in_a or in_b or isinstance(a, Ragged) and isinstance(b, Ragged):
         raise NotRagged("with what has other rows")
+    if isinstance(a, Ragged) and rank_a == 2 and rank_b == 2:
+        return _multiply_rows(a, b, lambda full: target(full, b))
     full = target(plain(a), plain(b))
     if isinstance(a, Ragged):
         return a.with_full(full, full.dim() - (rank_a - a.dim) + (1 if rank_b == 1 else 0))

@@ -9,6 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .layers import pointwise
+from .ordering import number_among
 from .values import NotRagged, Ragged, align_all, bind, fill_rows, find_rows, list_dims, plain
 
 __all__ = ["RULES"]
@@ -53,10 +54,14 @@ def _reduce(engine, target, arguments, keywords):
         return _spread_of(x, bound, dims, name)
     if name not in _NEUTRAL:
         raise NotRagged()
-    if name in ("argmax", "argmin"):
-        raise NotRagged("whose places are counted")
     full = x.masked(_NEUTRAL[name](x.full.dtype))
+    if name in ("argmax", "argmin") and len(dims) > 1:
+        raise NotRagged("whose places are counted with others")
     result = target(full, *rest, **keywords)
+    if name in ("argmax", "argmin"):
+        return number_among(x, result)
+    if isinstance(result, tuple):  # with places
+        return result[0], number_among(x, result[1])
     if name in _KEEPS_DIM:
         return x.with_full(fill_rows(result, x.dim, x.valid))
     return result

@@ -32,10 +32,13 @@ def _select(engine, target, arguments, keywords):
     x, dim, index = arguments
     dim = wrap_dim(dim, x.full.dim())
     if dim == x.dim:
-        if not isinstance(index, int):
-            raise NotRagged("by a number that follows from the data")
-        engine.expect(x.count() > (index if index >= 0 else -1 - index), f"a mask chooses too few rows for the index {index}", x)
-        place = torch.full((1,), index, dtype=torch.int64) if index >= 0 else (x.count() + index).clamp(min=0).reshape(1)
+        if isinstance(index, Count):
+            raise NotRagged("by their number")
+        index = torch.as_tensor(index)
+        place = torch.where(index < 0, index + x.count(), index)
+        engine.expect((place >= 0) & (place < x.count()), f"a mask chooses too few rows for the index {arguments[2]}"
+                      if isinstance(arguments[2], int) else "an index among rows that a mask chooses is not one of theirs", x)
+        place = place.clamp(0, x.bound - 1).reshape(1)
         return compact(x).index_select(dim, place).squeeze(dim)
     return x.of_axis(target(x.full, dim, index), x.dim - (dim < x.dim), index)
 
@@ -218,10 +221,11 @@ def _create(engine, target, arguments, keywords):
     full = target(*plain_all(arguments), **plain_all(keywords))
     if not counts:
         return full
-    rows = sizes[counts[0]].rows
-    if sizes[counts[0]].bound != rows.bound:
-        raise NotRagged("with such a size")
-    return Ragged(full, counts[0], rows.valid, rows.key)
+    count = sizes[counts[0]]
+    if count.factor == 1 and not count.offset:
+        return Ragged(full, counts[0], count.rows.valid, count.rows.key)
+    valid = torch.arange(count.bound) < count.tensor()  # as many as there are with others behind them
+    return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset))
 
 
 def _size(engine, target, arguments, keywords):
