@@ -52,7 +52,7 @@ def entropy_bonus_ignored(logits, weight, targets):
 
 @loss_of
 def chunks_by_hand(features, weight, targets):
-    pieces = zip(features.flatten(0, 1).chunk(4), targets.flatten().chunk(4))
+    pieces = zip(features.flatten(0, 1).chunk(2), targets.flatten().chunk(2))
     return sum(F.cross_entropy(F.linear(x, weight), t, reduction="sum") for x, t in pieces) / targets.numel()
 
 
