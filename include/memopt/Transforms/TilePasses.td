@@ -36,6 +36,9 @@ def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
     front of it that make what it reads out of fewer bytes that nobody keeps for it. The gradient of a mean loss needs only the
     count of labels, which follows from the labels.
 
+    Where the gradient waits for a sum over tokens (a preference loss), the forward and the backward pass of the part are
+    tiled each by itself. A tile of the second reads what the same tile of the first has left.
+
     Tiles follow from shapes, and sums are added tile by tile. So all numbers of `parts` give the same bits. In a part
     with several tiles, pointwise ops run once; products and reductions run once for each tile.
 

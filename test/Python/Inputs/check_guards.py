@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_guards.py FOLDER [CASE...]: changes behind `compile` take effect, compile again, or are refused by name."""
 
-import copy
 import itertools
 import random
 import timeit
@@ -97,7 +96,7 @@ def captured_numbers():
 
     def swap(name, value):
         def change(model, optimizer):
-            old, globals()[name] = globals()[name], value
+            globals()[name] = value
             return lambda: globals().update({name: 0.5})
         return change
     compare(swap("SCALE", 0.75), "SCALE")

@@ -210,7 +210,7 @@ def widened(self, x, keep):
 
 
 @case()
-def places(self, x, t):
+def places_of_numbers(self, x, t):
     """Places that follow from the data, in slices, narrow, writes and arithmetic."""
     y, t = self.linear(x), t.clamp(0, 3)
     place, z = int(t[0]), y.clone()

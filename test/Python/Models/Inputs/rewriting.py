@@ -48,6 +48,7 @@ _cases = {}
 
 def case(inside=6, outside=5, **parameters):
     def register(function):
+        assert function.__name__ not in _cases, f"two cases {function.__name__}"
         _cases[function.__name__] = (function, inside, outside, parameters)
         return function
     return register
