@@ -190,7 +190,7 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
         was_training = [(module, module.training) for module in step.modules()]
         set_mode(step, training)
         try:
-            with kept_containers(step):
+            with kept_containers(module for module in step.modules() if not isinstance(module, TrainingStep)):
                 return _trace(step, batch, watch or contextlib.nullcontext())
         except Error:
             raise

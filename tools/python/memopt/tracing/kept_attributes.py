@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
@@ -43,9 +43,9 @@ _OF_ALL = frozenset(vars(nn.Module()))
 
 
 @contextlib.contextmanager
-def kept_containers(module: nn.Module) -> Iterator[None]:
+def kept_containers(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Behind it modules have the containers that they had, with what these had: a trace leaves tensors in lists."""
-    before = [(vars(inner), key, value, value.copy() if isinstance(value, _CONTAINERS) else value) for inner in module.modules()
+    before = [(vars(inner), key, value, value.copy() if isinstance(value, _CONTAINERS) else value) for inner in modules
               for key, value in vars(inner).items() if isinstance(value, (*_CONTAINERS, tuple)) and key not in _OF_ALL]
     try:
         yield
