@@ -269,6 +269,20 @@ bool TokenSegment::isSelfContained(bool mayLeaveForGradient) const {
 // Neighbors
 //===----------------------------------------------------------------------===//
 
+/// Whether each tile would make a sum of its own that is larger than all that it is made of, as the
+/// gradient of a table is. Products add to the sum of the tiles in front.
+static bool makesLargeSum(Operation *op) {
+  if (isa<MatmulOp>(op) || !isa<IterationOpInterface>(op) || TokenSegment::isPointwise(op))
+    return false;
+  auto count = [](ValueRange values) {
+    int64_t bytes = 0;
+    for (Value value : values)
+      bytes += getTensorBytes(tensorType(value));
+    return bytes;
+  };
+  return count(op->getResults()) > count(op->getOperands());
+}
+
 /// Ops behind members that treat tokens by themselves, and whose values end in sums over tokens.
 llvm::SetVector<Operation *> TokenSegment::findSumsBehind() const {
   TokenSegment grown = *this;
@@ -285,7 +299,7 @@ llvm::SetVector<Operation *> TokenSegment::findSumsBehind() const {
       }
     if (!isMember && !reads && !waits)
       continue;
-    if (!isMember && !waits && grown.add(&op))
+    if (!isMember && !waits && !makesLargeSum(&op) && grown.add(&op))
       behind.insert(&op);
     for (OpResult result : op.getResults())
       if (!grown.contains(&op) ||

@@ -113,3 +113,24 @@ func.func @pseudo_labels(%h: tensor<128x64xf32>, %w: tensor<16384x64xf32>) -> (t
   %dw = memopt.matmul %g, %h {transpose_a} : (tensor<128x16384xf32>, tensor<128x64xf32>) -> tensor<16384x64xf32>
   return %loss, %dw : tensor<f32>, tensor<16384x64xf32>
 }
+
+// -----
+
+// The gradient of a table is as large for a tile as for all tokens: it is made once, of the joined tiles.
+
+// CHECK-LABEL: func.func @table
+// CHECK-NOT: memopt.embedding_backward
+// CHECK: %[[D:.*]] = tensor.concat dim(0) {{.*}} -> tensor<64x8xf32>
+// CHECK: memopt.embedding_backward %[[D]], %{{.*}} {memopt.phase = #memopt.phase<backward>} : (tensor<64x8xf32>, tensor<64xi64>) -> tensor<16384x8xf32>
+// CHECK-NOT: memopt.embedding_backward
+// CHECK: return
+func.func @table(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>, %words: tensor<64xi64>, %t: tensor<64xi64>)
+    -> (tensor<f32>, tensor<16384x8xf32>) {
+  %cst = arith.constant dense<1.000000e+00> : tensor<f32>
+  %l = memopt.matmul %h, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
+  %total, %count, %largest, %log_sum = memopt.cross_entropy %l, %t : (tensor<64x16384xf32>, tensor<64xi64>) -> (tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<64xf32>)
+  %g = memopt.cross_entropy_backward %l, %t, %largest, %log_sum, %cst {memopt.phase = #memopt.phase<backward>} : (tensor<64x16384xf32>, tensor<64xi64>, tensor<64xf32>, tensor<64xf32>, tensor<f32>) -> tensor<64x16384xf32>
+  %d = memopt.matmul %g, %w {memopt.phase = #memopt.phase<backward>} : (tensor<64x16384xf32>, tensor<16384x8xf32>) -> tensor<64x8xf32>
+  %dt = memopt.embedding_backward %d, %words {memopt.phase = #memopt.phase<backward>} : (tensor<64x8xf32>, tensor<64xi64>) -> tensor<16384x8xf32>
+  return %total, %dt : tensor<f32>, tensor<16384x8xf32>
+}
