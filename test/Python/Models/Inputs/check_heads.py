@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
-from check_recurrent import compare, train
+from check_recurrent import compare, train, train_here
 
-WORDS, WIDTH, TOKENS = 8192, 32, 192
+WORDS, WIDTH, TOKENS, RATE = 8192, 32, 192, 0.5
 LOSSES = {}
 
 
@@ -75,21 +75,9 @@ class Head(nn.Module):
         return self.loss(x if self.takes_features else self.head(x), self.head.weight, targets)
 
 
-def train_here(model, batches, dtype):
-    model = copy.deepcopy(model).to(dtype)
-    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.5), []
-    for batch in batches:
-        optimizer.zero_grad()
-        loss = model(**batch)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, dict(model.named_parameters())
-
-
 def compile_step(model, batches, **options):
     model = copy.deepcopy(model)
-    return memopt.compile(model, None, batches[0], optimizer=torch.optim.SGD(model.parameters(), lr=0.5), **options)
+    return memopt.compile(model, None, batches[0], optimizer=torch.optim.SGD(model.parameters(), lr=RATE), **options)
 
 
 def check(name):
@@ -97,7 +85,8 @@ def check(name):
     model = Head(LOSSES[name])
     draw = lambda: torch.randint(WORDS, (2, TOKENS // 2))
     batches = [{"tokens": draw(), "targets": draw()} for _ in range(3)]
-    exact, single = (train_here(model, batches, dtype) for dtype in (torch.float64, torch.float32))
+    compute_loss = lambda model, batch, dtype: model(**batch)
+    exact, single = (train_here(model, batches, dtype, RATE, compute_loss) for dtype in (torch.float64, torch.float32))
     found = train(compile_step(model, batches), batches)
     compare(name, found, exact, single)
     try:

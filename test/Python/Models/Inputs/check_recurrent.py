@@ -51,13 +51,18 @@ def make(kind, steps=40, samples=4, outputs=True):
     return model, [(torch.randn(steps, samples, 6), torch.randn(samples, 3)) for _ in range(3)]
 
 
-def train_here(model, batches, dtype):
+def _compute_loss(model, batch, dtype):
+    x, t = batch
+    return F.mse_loss(model(x.to(dtype)), t.to(dtype))
+
+
+def train_here(model, batches, dtype, rate=0.3, compute_loss=_compute_loss):
     model = copy.deepcopy(model).to(dtype)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     losses = []
-    for x, t in batches:
+    for batch in batches:
         optimizer.zero_grad()
-        loss = F.mse_loss(model(x.to(dtype)), t.to(dtype))
+        loss = compute_loss(model, batch, dtype)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
