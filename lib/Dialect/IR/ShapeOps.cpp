@@ -72,14 +72,17 @@ LogicalResult TransposeOp::verify() {
 
 /// One that changes nothing is its input, two are one.
 OpFoldResult TransposeOp::fold(FoldAdaptor) {
-  if (llvm::equal(getPermutation(), llvm::seq<int64_t>(0, getPermutation().size())))
+  auto isIdentity = [](ArrayRef<int64_t> permutation) {
+    return llvm::equal(permutation, llvm::seq<int64_t>(0, permutation.size()));
+  };
+  if (isIdentity(getPermutation()))
     return getInput();
   auto first = getInput().getDefiningOp<TransposeOp>();
   if (!first)
     return {};
   SmallVector<int64_t> both = llvm::map_to_vector(
       getPermutation(), [&](int64_t dimension) { return first.getPermutation()[dimension]; });
-  if (llvm::equal(both, llvm::seq<int64_t>(0, both.size())))
+  if (isIdentity(both))
     return first.getInput();
   setPermutation(both);
   getInputMutable().assign(first.getInput());

@@ -110,7 +110,8 @@ static Value joinRows(OpBuilder &builder, Location loc, ArrayRef<MatmulOp> produ
 
 /// A weight that many steps share gets a sum of products a^T b. Thin ones are joined, one behind the
 /// other: a product of few rows takes a pass over the matrix. One of all rows would need all of them
-/// at a time, logits that a model computes in chunks for example. Steps come in their order in the forward pass.
+/// at a time, logits that a model computes in chunks for example. Steps come in their order in the
+/// forward pass.
 static void joinProducts(OpBuilder &builder, Location loc, SmallVectorImpl<Value> &terms) {
   SmallVector<MatmulOp> products;
   auto isJoined = [&](Value term) {

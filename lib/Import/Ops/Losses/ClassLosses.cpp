@@ -95,14 +95,20 @@ static Expected<Value> reduceTotal(OpContext &op, mlir::memopt::CrossEntropyOp e
   return arith::DivFOp::create(op.b, entropy.getTotal(), entropy.getCount()).getResult();
 }
 
+/// The class whose rows are to be ignored, if it is one of `classes`.
+static std::optional<int64_t> getIgnoredClass(OpContext &op, int64_t classes) {
+  int64_t ignored = op.hasParameter("ignore_index") ? op.integer("ignore_index") : -1;
+  return ignored >= 0 && ignored < classes ? std::optional(ignored) : std::nullopt;
+}
+
 /// Where the targets of [rows, classes] are: true at [i, targets[i]], nowhere in rows to ignore.
 static Element getHits(OpContext &op, const Rows &rows, ArrayRef<int64_t> sizes) {
   Value targets = op.get(rows.targets);
   auto indices = RankedTensorType::get(sizes, mlir::getElementTypeOrSelf(targets));
   Element target(op.b, broadcastAlong(op.b, targets, 0, sizes));
   Element hit = equals(target, Element(op.b, mlir::memopt::IotaOp::create(op.b, indices, 1)));
-  int64_t ignored = op.hasParameter("ignore_index") ? op.integer("ignore_index") : -1;
-  return ignored >= 0 && ignored < sizes[1] ? hit & differs(target, double(ignored)) : hit;
+  std::optional<int64_t> ignored = getIgnoredClass(op, sizes[1]);
+  return ignored ? hit & differs(target, double(*ignored)) : hit;
 }
 
 /// table[i, targets[i]], 0 where the target is to be ignored.
@@ -200,10 +206,9 @@ static Value skipLogSoftmax(OpContext &op, Value scores) {
 static Element countTargets(OpContext &op, const Rows &rows, Element like) {
   Element target(op.b, op.get(rows.targets));
   int64_t classes = rows.scores.sizes[1];
-  int64_t ignored = op.hasParameter("ignore_index") ? op.integer("ignore_index") : -1;
   Element counts = greaterOrEqual(target, 0) & less(target, double(classes));
-  if (ignored >= 0 && ignored < classes)
-    counts = counts & differs(target, double(ignored));
+  if (std::optional<int64_t> ignored = getIgnoredClass(op, classes))
+    counts = counts & differs(target, double(*ignored));
   auto type = RankedTensorType::get(rows.scores.sizes[0], mlir::getElementTypeOrSelf(like));
   return select(counts, Element(op.b, splat(op.b, type, 1.0)), 0.0);
 }
