@@ -211,8 +211,8 @@ TEST_F(Emitters, ThreadsAskTheirVendor) {
   });
 }
 
-/// Kernels at random: chains of products with values, their transposes, and sums along rows or
-/// columns.
+/// Kernels at random: chains of products with values, their transposes, sums along rows or columns,
+/// rows or columns that are rolled, and elements in another shape.
 class RandomKernel {
 public:
   explicit RandomKernel(unsigned seed) : random(seed) {}
@@ -246,17 +246,57 @@ public:
 
 private:
   unsigned draw(size_t below) { return static_cast<unsigned>(random() % below); }
-  std::string matrix() const {
+  static std::string matrixOf(int64_t rows, int64_t columns) {
     return "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "xf32>";
+  }
+  std::string matrix() const { return matrixOf(rows, columns); }
+
+  /// Rows (or columns) of `value`, the last ones first.
+  std::string roll(const std::string &value, const std::string &id) {
+    bool ofRows = draw(2);
+    int64_t size = ofRows ? rows : columns, first = 1 + draw(size);
+    if (first == size)
+      return value;
+    auto slice = [&](const std::string &name, int64_t begin, int64_t count) {
+      std::string type = ofRows ? matrixOf(count, columns) : matrixOf(rows, count);
+      std::string offsets = ofRows ? std::to_string(begin) + ", 0" : "0, " + std::to_string(begin);
+      std::string sizes = ofRows ? std::to_string(count) + ", " + std::to_string(columns)
+                                 : std::to_string(rows) + ", " + std::to_string(count);
+      body += name + " = tensor.extract_slice " + value + "[" + offsets + "] [" + sizes +
+              "] [1, 1] : " + matrix() + " to " + type + "\n";
+      return type;
+    };
+    std::string front = slice("%front" + id, 0, first);
+    std::string back = slice("%back" + id, first, size - first);
+    body += "%rolled" + id + " = tensor.concat dim(" + (ofRows ? "0" : "1") + ") %back" + id +
+            ", %front" + id + " : (" + back + ", " + front + ") -> " + matrix() + "\n";
+    return "%rolled" + id;
+  }
+
+  /// The elements of `value` in their order, as a matrix of `columns` rows.
+  std::string reshape(const std::string &value, const std::string &id) {
+    std::string flat = "tensor<" + std::to_string(rows * columns) + "xf32>";
+    body += "%flat" + id + " = tensor.collapse_shape " + value + " [[0, 1]] : " + matrix() +
+            " into " + flat + "\n%shaped" + id + " = tensor.expand_shape %flat" + id +
+            " [[0, 1]] output_shape [" + std::to_string(columns) + ", " + std::to_string(rows) +
+            "] : " + flat + " into " + matrixOf(columns, rows) + "\n";
+    return "%shaped" + id;
   }
 
   void addStep() {
     std::string id = std::to_string(values.size());
     std::string a = values[draw(values.size())], b = values[draw(values.size())];
     std::string map = "#m", type = matrix();
-    unsigned kind = draw(4);
+    unsigned kind = draw(6);
     if (kind == 0 && rows == columns)
       map = "#t";
+    if (kind == 3)
+      b = roll(b, id);
+    if (kind == 4) {
+      b = reshape(b, id);
+      map = "#t";
+      type = matrixOf(columns, rows);
+    }
     if (kind == 1 || kind == 2) {
       map = kind == 1 ? "#r" : "#c";
       type = "tensor<" + std::to_string(kind == 1 ? rows : columns) + "xf32>";
@@ -287,32 +327,50 @@ private:
   std::string body;
 };
 
-/// Planning lets a result take any buffer that the kernel names, so that no schedule may refuse
-/// one.
+/// Every way to give results of `kernel` buffers of operands that it allows, no buffer twice: by
+/// result the operand, or -1.
+static std::vector<SmallVector<int64_t>> getAllowedAliases(KernelOp kernel) {
+  std::vector<SmallVector<int64_t>> ways(1);
+  for (unsigned result = 0; result < kernel.getNumResults(); ++result) {
+    std::vector<SmallVector<int64_t>> longer;
+    for (SmallVector<int64_t> &way : ways) {
+      auto add = [&](int64_t operand) { longer.emplace_back(way).push_back(operand); };
+      add(-1);
+      for (const InPlaceOperand &allowed : kernel.getInPlaceOperands(result))
+        if (!llvm::is_contained(way, static_cast<int64_t>(allowed.operand)))
+          add(allowed.operand);
+    }
+    ways = std::move(longer);
+  }
+  llvm::erase_if(ways, [](ArrayRef<int64_t> way) {
+    return llvm::all_of(way, [](int64_t operand) { return operand < 0; });
+  });
+  return ways;
+}
+
+/// Planning lets results take any buffers that the kernel names, so that no schedule may refuse
+/// them.
 TEST_F(Emitters, AcceptWhatKernelsAllow) {
   KernelOptions processor, device;
   device.device.emplace().sms = 132;
   device.deviceOps = &getNvvmOps();
   int allowed = 0;
-  for (unsigned seed = 0; seed < 150; ++seed) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
     std::string text = RandomKernel(seed).write();
     KernelOp kernel = parse(text);
     ASSERT_TRUE(kernel) << text;
-    for (unsigned result = 0; result < kernel.getNumResults(); ++result)
-      for (const InPlaceOperand &operand : kernel.getInPlaceOperands(result)) {
-        SmallVector<int64_t> buffers(kernel.getNumResults(), -1);
-        buffers[result] = operand.operand;
-        ++allowed;
-        for (const KernelOptions &options : {processor, device}) {
-          program = ModuleOp::create(UnknownLoc::get(&context));
-          KernelLowering lowering(*program, options);
-          EXPECT_TRUE(succeeded(lowering.lower(kernel, buffers)))
-              << "seed " << seed << (options.device ? ", threads" : ", loops") << "\n"
-              << text;
-        }
+    for (const SmallVector<int64_t> &buffers : getAllowedAliases(kernel)) {
+      ++allowed;
+      for (const KernelOptions &options : {processor, device}) {
+        program = ModuleOp::create(UnknownLoc::get(&context));
+        KernelLowering lowering(*program, options);
+        EXPECT_TRUE(succeeded(lowering.lower(kernel, buffers)))
+            << "seed " << seed << (options.device ? ", threads" : ", loops") << "\n"
+            << text;
       }
+    }
   }
-  EXPECT_GT(allowed, 50);
+  EXPECT_GT(allowed, 100);
 }
 
 } // namespace
