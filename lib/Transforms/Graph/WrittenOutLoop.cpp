@@ -39,6 +39,7 @@ private:
     BlockArgument inside;
   };
 
+  bool mayBeWorthIt() const;
   bool isWorthIt() const;
   // What is read of it.
   void collectResults();
@@ -68,13 +69,36 @@ private:
 };
 } // namespace
 
+/// So many turns that read slices are a long kernel.
+static constexpr size_t kManyTurns = 64;
+
+static bool hasProducts(ArrayRef<Operation *> ops) {
+  return llvm::any_of(ops,
+                      [](Operation *op) { return op->hasTrait<OpTrait::ComputedByLibrary>(); });
+}
+
+/// Whether `value` is a slice behind ops that move elements.
+static bool isSliced(Value value) {
+  for (Operation *op = value.getDefiningOp(); op && movesElements(op) && op->getNumOperands();
+       op = op->getOperand(0).getDefiningOp())
+    if (isa<tensor::ExtractSliceOp>(op))
+      return true;
+  return false;
+}
+
+/// What the first turn's ops alone say of `isWorthIt`: most of what repeats itself is elementwise, and need
+/// not be compared turn by turn.
+bool WrittenOutLoop::mayBeWorthIt() const {
+  ArrayRef<Operation *> turn = body.ops.take_front(body.period);
+  return hasProducts(turn) || (body.count >= kManyTurns && llvm::any_of(turn, [](Operation *op) {
+                                 return llvm::any_of(op->getOperands(), isSliced);
+                               }));
+}
+
 /// Elementwise ops one behind the other are one kernel, whose values stay in registers: no loop is
 /// as good. One with products is, and one that reads slices in so many turns that the kernel would
 /// be long.
 bool WrittenOutLoop::isWorthIt() const {
-  constexpr size_t many = 64;
-  bool hasProducts = llvm::any_of(
-      body.made, [](Operation *op) { return op->hasTrait<OpTrait::ComputedByLibrary>(); });
   auto has = [&](Kind kind) {
     return llvm::any_of(body.inputs, [&](const Input &input) {
       return input.kind == kind && !matchPattern(input.whole, m_Constant());
@@ -82,7 +106,7 @@ bool WrittenOutLoop::isWorthIt() const {
   };
   bool isCarried =
       llvm::any_of(body.inputs, [](const Input &input) { return input.kind == Kind::Carried; });
-  return isCarried && (hasProducts || (has(Kind::Slice) && body.count >= many));
+  return isCarried && (hasProducts(body.made) || (has(Kind::Slice) && body.count >= kManyTurns));
 }
 
 //===----------------------------------------------------------------------===//
@@ -307,6 +331,8 @@ void WrittenOutLoop::eraseTurns() {
 }
 
 LogicalResult WrittenOutLoop::roll() {
+  if (!mayBeWorthIt())
+    return failure();
   Operation *before = body.ops.front()->getPrevNode();
   bool isLoop = succeeded(body.build()) && isWorthIt();
   if (isLoop) {
