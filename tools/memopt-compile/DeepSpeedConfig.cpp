@@ -107,11 +107,14 @@ public:
 
 private:
   using Entry = json::Object::value_type;
-  /// In the order of their names, so that messages do not depend on hashes.
-  static std::vector<const Entry *> sortKeys(const json::Object &object) {
+  /// In the order of their names, so that messages do not depend on hashes; what has no name is refused.
+  std::vector<const Entry *> sortKeys(const json::Object &object) {
     std::vector<const Entry *> entries;
     for (const Entry &entry : object)
-      entries.push_back(&entry);
+      if (StringRef(entry.first).empty())
+        fail("", "is a key without a name: leave it out");
+      else
+        entries.push_back(&entry);
     llvm::sort(entries, [](const Entry *a, const Entry *b) {
       return StringRef(a->first) < StringRef(b->first);
     });

@@ -52,6 +52,8 @@ REFUSED = [
     ({"scheduler": {"type": "LRRangeTest"}}, [], "a search for a rate"),
     ({"scheduler": {"type": "StepLR"}}, [], "'scheduler.type' is \"StepLR\", which is no schedule of DeepSpeed's"),
     ({"scheduler": "WarmupLR"}, [], "'scheduler' is not supported"),
+    ({"": None}, [], "'' is a key without a name"),
+    ({"optimizer": {"type": "SGD", "params": {"lr": 0.1, "": 7}}}, [], "'' is a key without a name"),
     ({"optimizer": {"type": "Lamb"}}, [], "'optimizer.type' is \"Lamb\", which is no optimizer of ours"),
     ({"optimizer": {"type": "Adam", "params": {"freeze_step": 3}}}, [], "'optimizer.params.freeze_step' is no hyperparameter"),
     ({"optimizer": {"type": "Adam", "params": {"ranks": 3}}}, [], "'optimizer.params.ranks' is no hyperparameter"),
