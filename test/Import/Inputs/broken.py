@@ -266,6 +266,10 @@ def incompatible_shapes(model):
     model.graph["tensor_values"]["x"] = meta("f32", [2, 5])
 
 
+def mixed_dtypes(model):
+    model.graph["tensor_values"]["x"] = meta("f64", [2, 3])
+
+
 def missing_spec(model):
     del model.signature["input_specs"][0]
 

@@ -77,8 +77,11 @@ static Expected<Value> multiplyMatrices(OpContext &op, const Matrix &a, const Ma
                     (a.transposed ? " (transposed)" : "") + " by " + toString(b.sizes()) +
                     (b.transposed ? " (transposed)" : ""));
   mlir::Type element = mlir::getElementTypeOrSelf(a.value);
-  if (element.isInteger(1) || mlir::getElementTypeOrSelf(b.value) != element)
-    return op.error("expected operands of one type, numbers and not booleans");
+  mlir::Type other = mlir::getElementTypeOrSelf(b.value);
+  if (element.isInteger(1) || other != element)
+    return op.error("expected operands of one type, which is not bool, found " +
+                    mlir::memopt::getDtypeName(element) + " and " +
+                    mlir::memopt::getDtypeName(other) + ": convert one of them");
   sizes.append({a.rows(), b.columns()});
   RETURN_IF_ERROR(countElements(op, sizes).takeError());
   if (!isa<mlir::FloatType>(element))
