@@ -83,8 +83,22 @@ static void registerOnce() {
   (void)isDone;
 }
 
+/// MLIR's parser (22.1) ends the process at an array of indices, as mlir-opt's does.
+static bool hasArrayOfIndices(llvm::StringRef text) {
+  for (size_t at = text.find("array"); at != llvm::StringRef::npos;
+       at = text.find("array", at + 1)) {
+    llvm::StringRef rest = text.substr(at + 5).ltrim();
+    if (rest.consume_front("<") && rest.ltrim().starts_with("index"))
+      return true;
+  }
+  return false;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size < 1)
+    return 0;
+  std::string text(toText(data + 1, size - 1)); // with a zero behind it, which the parser reads
+  if (hasArrayOfIndices(text))
     return 0;
   registerOnce();
   DialectRegistry registry;
@@ -93,7 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   context.loadAllAvailableDialects();
   unsigned messages = 0;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &) { ++messages; });
-  auto module = parseSourceString<ModuleOp>(llvm::StringRef(toText(data + 1, size - 1)), &context);
+  auto module = parseSourceString<ModuleOp>(text, &context);
   if (!module)
     return 0;
   PassManager manager(&context);
