@@ -9,6 +9,7 @@
 #include "GradientSums.h"
 
 #include "memopt/Dialect/Memopt.h"
+#include "memopt/Transforms/Utils/GenericBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -71,7 +72,7 @@ static Value concatenate(OpBuilder &builder, Location loc, Type type,
   return tensor::ConcatOp::create(builder, loc, type, dimension, inputs);
 }
 
-/// Fewer products than this are added up as they are.
+/// Fewer products than this are added up as they are, by one kernel.
 static constexpr size_t kFewProducts = 4;
 
 /// A product of so many rows multiplies for longer than its pass over the matrix takes.
@@ -181,6 +182,20 @@ static Value addUpNarrow(OpBuilder &builder, Location loc, RankedTensorType type
   return arith::TruncFOp::create(builder, loc, type, addUp(builder, loc, wide, widened));
 }
 
+/// The sum of `terms`. Many products are added where the sum lies, each when it is taken: one kernel
+/// that adds them all would need all of them at a time.
+static Value addInTurn(OpBuilder &builder, Location loc, ArrayRef<Value> terms) {
+  bool areMany = llvm::count_if(terms, isProduct) >= static_cast<ptrdiff_t>(kFewProducts);
+  Value sum = terms.front();
+  for (Value term : terms.drop_front()) {
+    auto add = arith::AddFOp::create(builder, loc, sum, term);
+    if (areMany && isProduct(term))
+      add->setDiscardableAttr(kSumOfPartsAttr, builder.getUnitAttr());
+    sum = add;
+  }
+  return sum;
+}
+
 Value mlir::memopt::addUp(OpBuilder &builder, Location loc, Type type,
                           ArrayRef<Value> contributions, bool isOfParameter) {
   SmallVector<Value> terms;
@@ -203,8 +218,5 @@ Value mlir::memopt::addUp(OpBuilder &builder, Location loc, Type type,
   if (terms.size() > 1 && tensor.getElementTypeBitWidth() < 32)
     return addUpNarrow(builder, loc, tensor, terms, isOfParameter);
   joinProducts(builder, loc, terms);
-  Value sum = terms.front();
-  for (Value term : ArrayRef(terms).drop_front())
-    sum = arith::AddFOp::create(builder, loc, sum, term);
-  return sum;
+  return addInTurn(builder, loc, terms);
 }

@@ -1,4 +1,5 @@
 // RUN: memopt-opt %s --split-input-file --memopt-autodiff | FileCheck %s
+// RUN: memopt-opt %s --split-input-file --memopt-train --memopt-kernels | FileCheck %s --check-prefix=CALLS
 
 // A weight that four steps share gets its gradient from one product of all rows, steps in their order,
 // in place of a sum of four matrices.
@@ -25,7 +26,8 @@ func.func @train_step(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>, %c: tensor<2x5xf
 
 // -----
 
-// Rows of more elements than the matrix would take more memory than the sum: the products stay.
+// Rows of more elements than the matrix would take more memory than the sum: the products stay. Each is added
+// where the sum lies when it is taken, so that they are not all there at a time.
 
 memopt.variable @w : tensor<5x7xf32> role <parameter> {trainable}
 // CHECK-LABEL: func.func @train_step
@@ -39,7 +41,12 @@ func.func @train_step(%a: tensor<8x5xf32>, %b: tensor<8x5xf32>, %c: tensor<8x5xf
   %5 = arith.mulf %2, %3 : tensor<8x7xf32>
   %6 = arith.addf %4, %5 : tensor<8x7xf32>
   // CHECK-NOT: tensor.concat
+  // CHECK-COUNT-3: arith.addf {{.*}}memopt.sum_of_parts
   // CHECK: return
+  // CALLS: %[[FIRST:.*]] = memopt.library_call #memopt.matmul<m = 5, n = 7, k = 8
+  // CALLS: %[[SECOND:.*]] = memopt.library_call {{.*}}accumulate = true{{.*}} (%arg{{.}}, %{{.*}}, %[[FIRST]])
+  // CALLS: %[[THIRD:.*]] = memopt.library_call {{.*}}accumulate = true{{.*}} (%arg{{.}}, %{{.*}}, %[[SECOND]])
+  // CALLS: memopt.library_call {{.*}}accumulate = true{{.*}} (%arg{{.}}, %{{.*}}, %[[THIRD]])
   %loss = memopt.reduce %6 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<8x7xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
