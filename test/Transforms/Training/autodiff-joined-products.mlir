@@ -6,6 +6,7 @@
 
 memopt.variable @w : tensor<5x7xf32> role <parameter> {trainable}
 // CHECK-LABEL: func.func @train_step
+// CALLS-LABEL: func.func @train_step
 func.func @train_step(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>, %c: tensor<2x5xf32>, %d: tensor<2x5xf32>) -> tensor<f32> {
   %w = memopt.read @w : tensor<5x7xf32>
   %0 = memopt.matmul %a, %w : (tensor<2x5xf32>, tensor<5x7xf32>) -> tensor<2x7xf32>
@@ -31,6 +32,7 @@ func.func @train_step(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>, %c: tensor<2x5xf
 
 memopt.variable @w : tensor<5x7xf32> role <parameter> {trainable}
 // CHECK-LABEL: func.func @train_step
+// CALLS-LABEL: func.func @train_step
 func.func @train_step(%a: tensor<8x5xf32>, %b: tensor<8x5xf32>, %c: tensor<8x5xf32>, %d: tensor<8x5xf32>) -> tensor<f32> {
   %w = memopt.read @w : tensor<5x7xf32>
   %0 = memopt.matmul %a, %w : (tensor<8x5xf32>, tensor<5x7xf32>) -> tensor<8x7xf32>
