@@ -170,8 +170,8 @@ static void addPackedMasks(PlanFacts &facts, KernelOp kernel) {
     }
 }
 
-/// What a loop reads in each iteration and instructions in front of it made once.
-static void addInvariants(PlanFacts &facts, Operation *loop) {
+/// What a loop over micro-batches reads in each iteration and instructions in front of it made once.
+static void addInvariants(PlanFacts &facts, RepeatOp loop) {
   llvm::SmallDenseSet<Value> seen;
   for (Value operand : loop->getOperands())
     if (isa_and_nonnull<KernelOp, LibraryCallOp>(operand.getDefiningOp()) &&
@@ -186,7 +186,8 @@ static PlanFacts countWork(const KernelGraph &graph) {
   PlanFacts facts;
   for (Operation *op : graph.getInstructions()) {
     if (!cast<InstructionOpInterface>(op).getBodies().empty()) {
-      addInvariants(facts, op);
+      if (auto loop = dyn_cast<RepeatOp>(op))
+        addInvariants(facts, loop);
       continue; // what a loop holds is counted by itself
     }
     bool clone = cast<InstructionOpInterface>(op).getClone() != 0;
