@@ -44,6 +44,7 @@ from .batches.padding import MASK
 from .errors import BadInput, Error, Refused
 from .operators import list_sources
 from .rewriting.checks import carried_checks
+from .rewriting.composites import replace_synonyms
 from .rewriting.derivatives import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
@@ -52,7 +53,7 @@ from .rewriting.observers import sized_buffers
 from .rewriting.sides import finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
-from .tracing.kept_attributes import kept_buffers, kept_containers
+from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
@@ -253,6 +254,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             _settle_sides(program, checks, trace, regions)
+    replace_synonyms(program)
     if has_vmap(program):
         keep_stopped_gradients(program)
         program = program.run_decompositions({})
@@ -262,9 +264,11 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     program = rewrite_program(program, batch, texts)
     if texts:
         step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
+    make_written_buffers(program)
     gradients.check_program(program)
     keep_stopped_gradients(program)
     program = program.run_decompositions({})
+    make_written_buffers(program)
     _drop_aliases(program)
     _check_layouts(program)
     gradients.check_program(program)

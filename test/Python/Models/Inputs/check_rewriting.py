@@ -614,6 +614,72 @@ def check_asserts():
     print("ok asserts")
 
 
+@case()
+def views_of_rows_that_are_written(m, x, keep):
+    """A slice of rows, a row and a row's element are views: what is written to them is written to the rows, and the other way."""
+    h = m.linear(x)[keep]
+    last, rest, first = h[-1], h[1:], h[0]
+    h[1:] = h[1:] - h[:-1]
+    h[1:, 0] *= 2
+    h[0] = h[-1]
+    h[h.size(0) - 1:].add_(1)
+    h[0, 1] = 3
+    first.mul_(2)
+    return h.pow(3).sum() + (last * first).sum() + rest.square().mean()
+
+
+@case()
+def pairs_of_rows_that_are_written(m, x, keep):
+    h = m.linear(x)[keep][:, 0]
+    pairs = h[: h.size(0) // 2 * 2].view(-1, 2)
+    pairs[0] = 2.0
+    return h.pow(3).sum() + pairs.sum()
+
+
+@case()
+def lengths_of_rows(m, x, keep):
+    """As the Lovasz loss has them."""
+    h = m.linear(x)[keep].sum(1).sort(descending=True).values
+    count = len(h)
+    if count > 1:
+        h[1:count] = h[1:count] - h[0:-1]
+    if len(h) == 0:
+        return h.sum() * 0
+    return h.square().sum() / len(h) + h[:count // 2].sum()
+
+
+@case()
+def rows_by_other_names(m, x, keep):
+    h = m.linear(x)[keep].tanh()
+    return (h.arccos() + torch.special.expm1(h) + h.arctan().square() + torch.float_power(h.sigmoid(), 2) + torch.clip(h, -0.5, 1)
+            + torch.multiply(h, 2)).sum().float()
+
+
+def check_state():
+    """Parameters without a gradient that forward replaces, or writes, are state, as a codebook that follows averages is."""
+    class Codes(nn.Module):
+        def __init__(self, replaces):
+            super().__init__()
+            self.linear, self.codes, self.replaces = nn.Linear(6, 4), nn.Embedding(8, 4), replaces
+            self.codes.weight.requires_grad = False
+            self.sums = nn.Parameter(torch.randn(8, 4), requires_grad=False)
+
+        def forward(self, x):
+            z = self.linear(x)
+            nearest = F.one_hot(torch.cdist(z, self.codes.weight).argmin(1), 8).to(z.dtype)
+            found = nearest @ self.codes.weight
+            if self.replaces:
+                self.sums = nn.Parameter(self.sums * 0.9 + 0.1 * nearest.t() @ z, requires_grad=False)
+                self.codes.weight = nn.Parameter(self.sums / 0.5, requires_grad=False)
+            else:
+                with torch.no_grad():
+                    self.sums.mul_(0.9).add_(nearest.t() @ z, alpha=0.1)
+                    self.codes.weight.data.copy_(self.sums / 0.5)
+            return (found.detach() - z).square().mean() + (z + (found - z).detach()).pow(3).mean()
+    for replaces in (True, False):
+        compare_step(f"codes, {'replaced' if replaces else 'written'}", lambda: (Codes(replaces), {"x": torch.randn(12, 6)}))
+
+
 def check_windows():
     """Windows that overlap, of a tensor that is stored in another order, as Longformer has them."""
     def windows(self, x):
@@ -638,6 +704,7 @@ def check_experts():
 
 if __name__ == "__main__":
     check_all()
+    check_state()
     check_windows()
     check_experts()
     check_groups()

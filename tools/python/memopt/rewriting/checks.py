@@ -169,7 +169,7 @@ class carried_checks(TorchFunctionMode):
             frame = find_frame()
             if frame is not None and not is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
                 raise AskedForInteger(frame)
-        if function == torch.Tensor.data.__get__ and not isinstance(args[0], torch.nn.Parameter):
+        if function == torch.Tensor.data.__get__:
             return args[0].detach()  # PyTorch's trace would take what is written to it for something new
         if function is torch.Tensor.__setitem__:
             return write(function, *args)

@@ -94,6 +94,7 @@ class Engine:
         self._parameters: dict[int, Any] = {}  # by identity
         self._expanded: dict[int, Any] = {}  # by identity: what is the same all along its last dimension
         self.known = KnownValues()
+        self.views = ragged.CopiedViews()
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
         #: What has to hold, with what is said where it does not.
@@ -159,9 +160,11 @@ class Engine:
         if isinstance(written, ragged.Ragged):
             written.shape = written.axis = None
             written = written.full
-        if not isinstance(written, torch.Tensor):
-            return
-        storage = written.untyped_storage()._cdata
+        if isinstance(written, torch.Tensor):
+            for storage in self.views.settle(written.untyped_storage()._cdata):
+                self._forget_storage(storage)
+
+    def _forget_storage(self, storage: int) -> None:
         self.known.forget(storage)
         for number, (value, _) in list(self._keys.items()):
             if value.untyped_storage()._cdata == storage:

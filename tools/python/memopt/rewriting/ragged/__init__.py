@@ -13,5 +13,6 @@ does, so that what is computed from it is as finite, and so are its slopes, whic
 
 from .calls import RULES, call, takes_tensors, widen_parts
 from .values import Count, NotRagged, Ragged, is_ragged
+from .views import CopiedViews
 
-__all__ = ["Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged", "takes_tensors", "widen_parts"]
+__all__ = ["CopiedViews", "Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged", "takes_tensors", "widen_parts"]

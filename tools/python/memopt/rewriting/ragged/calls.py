@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import numbers
+from ..composites import list_parts
 from ..sizes import FEWEST
 from . import choosing, layers, ordering, reductions, shapes, writing
 from .choosing import find_places
@@ -74,7 +75,14 @@ def widen_parts(target: Any, leaves: list) -> None:
 
 def takes_tensors(name: str, arguments: tuple) -> bool:
     """Whether a rule has tensors for the numbers of Python, which follow from the data."""
-    return name == "aten::topk" or name == "aten::select" and isinstance(arguments[0], Ragged)
+    return name == "aten::topk" or name in ("aten::select", "aten::slice") and isinstance(arguments[0], Ragged)
+
+
+def _is_made_of_pointwise(target: Any, arguments: tuple, keywords: dict) -> bool:
+    given = pytree.tree_map_only((Ragged, Count), lambda value: value.full if isinstance(value, Ragged) else torch.scalar_tensor(0),
+                                 (arguments, keywords), is_leaf=is_ragged)
+    parts = list_parts(target, *given)
+    return bool(parts) and all(torch.Tag.pointwise in part.tags for part in parts)
 
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
@@ -87,7 +95,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     rule = _OF_ROWS.get(name)
     if rule is not None:
         return rule(engine, target, arguments, keywords)
-    if torch.Tag.pointwise in target.tags:
+    if torch.Tag.pointwise in target.tags or _is_made_of_pointwise(target, arguments, keywords):
         return pointwise(engine, target, arguments, keywords)
     raise NotRagged()
 

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from .values import Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_rows, list_dims, plain, plain_all, wrap_dim
+from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, list_dims, plain, plain_all,
+                     wrap_dim)
 
 __all__ = ["RULES"]
 
@@ -38,32 +41,63 @@ def _select(engine, target, arguments, keywords):
         place = torch.where(index < 0, index + x.count(), index)
         engine.expect((place >= 0) & (place < x.count()), f"a mask chooses too few rows for the index {arguments[2]}"
                       if isinstance(arguments[2], int) else "an index among rows that a mask chooses is not one of theirs", x)
-        place = place.clamp(0, x.bound - 1).reshape(1)
-        return compact(x).index_select(dim, place).squeeze(dim)
+        return _take_row(engine, x, place.clamp(0, x.bound - 1))
     return x.of_axis(target(x.full, dim, index), x.dim - (dim < x.dim), index)
+
+
+def _take_row(engine, x: Ragged, place: torch.Tensor) -> torch.Tensor:
+    """The row that has this number among those that count."""
+    where = find_order(x).index_select(0, place.reshape(1))
+
+    def read() -> torch.Tensor:
+        return x.full.index_select(x.dim, where).squeeze(x.dim)
+
+    row = read()
+    engine.views.add(row, x.full, read, lambda: x.full.index_copy(x.dim, where, row.unsqueeze(x.dim)))
+    return row
 
 
 def _slice(engine, target, arguments, keywords):
     x, dim, start, end, step = (*arguments, *(0, None, None, 1)[len(arguments) - 1:])[:5]
-    if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) != x.dim:
-        return x.with_full(target(x.full, dim, start, end, step))
     start = start or 0
     end = sys.maxsize if end is None else end
-    if not isinstance(x, Ragged) or not all(isinstance(part, int) for part in (start, end, step)):
-        raise NotRagged("a slice of them")
-    return x if not start and end >= x.bound and step == 1 else _take_slice(engine, x, start, end, step)
+    if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) == x.dim and isinstance(step, int):
+        is_all = isinstance(start, int) and not start and isinstance(end, int) and end >= x.bound and step == 1
+        return x if is_all else _take_slice(engine, x, start, end, step)
+    if not all(isinstance(part, int) for part in (start, end, step)):
+        raise NotRagged("a slice of others")
+    return x.with_full(target(x.full, dim, start, end, step))
 
 
-def _take_slice(engine, x: Ragged, start: int, end: int, step: int = 1) -> Ragged:
+def _wrap_place(place: Any, count: torch.Tensor) -> Any:
+    """Where a slice begins or ends, counted from the front; a number of Python, or one that follows from the data."""
+    if isinstance(place, int):
+        return place if place >= 0 else (count + place).clamp(min=0)
+    place = place.tensor() if isinstance(place, Count) else place
+    return torch.where(place < 0, place + count, place).clamp(min=0)
+
+
+def _take_slice(engine, x: Ragged, start: Any, end: Any, step: int = 1) -> Ragged:
     """The rows stay in their places, and fewer of them count."""
     rank = x.valid.to(torch.int64).cumsum(0) - 1
-    first = start if start >= 0 else (x.count() + start).clamp(min=0)
+    first = _wrap_place(start, x.count())
     valid = x.valid & (rank >= first)
-    if end < x.bound:
-        valid = valid & (rank < (end if end >= 0 else x.count() + end))
+    if not isinstance(end, int) or end < x.bound:
+        valid = valid & (rank < _wrap_place(end, x.count()))
     if step != 1:
         valid = valid & ((rank - first) % step == 0)
-    return Ragged(fill_rows(x.full, x.dim, valid), x.dim, valid, engine.intern("slice", x.key, start, end, step))
+
+    def read() -> torch.Tensor:
+        return fill_rows(x.full, x.dim, valid)
+
+    part = Ragged(read(), x.dim, valid, engine.intern("slice", x.key, *map(_key_of_place(engine), (start, end)), step))
+    engine.views.add(part.full, x.full, read, lambda: torch.where(part.spread(), part.full, x.full))
+    return part
+
+
+def _key_of_place(engine: Any) -> Callable[[Any], Any]:
+    return lambda place: place if isinstance(place, int) else (place.rows.key, place.factor, place.offset) if isinstance(place, Count) \
+        else engine.key_of(place)
 
 
 def _diff(engine, target, arguments, keywords):
@@ -125,9 +159,16 @@ def _group(engine, x: Ragged, sizes: list[int], dim: int, count: int) -> Ragged:
     if x.alike % size == 0:  # the mask chooses groups
         full, valid = x.full.reshape(sizes), x.valid.reshape(count, size)[:, 0]
         return Ragged(full, dim, valid, engine.intern("groups", x.key, size))
-    full = compact(x).reshape(sizes)
     valid = torch.arange(count) < torch.div(x.count(), size, rounding_mode="floor")
-    return Ragged(fill_rows(full, dim, valid), dim, valid, engine.intern("groups in front", x.key, size))
+    order = find_order(x)
+
+    def read() -> torch.Tensor:
+        return fill_rows(x.full.index_select(x.dim, order).reshape(sizes), dim, valid)
+
+    groups = Ragged(read(), dim, valid, engine.intern("groups in front", x.key, size))
+    engine.views.add(groups.full, x.full, read, lambda: torch.where(
+        x.spread(), torch.zeros_like(x.full).index_copy(x.dim, order, groups.full.reshape(x.full.shape)), x.full))
+    return groups
 
 
 def _flatten(engine, target, arguments, keywords):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
+__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_order", "find_rows", "is_ragged",
            "list_dims", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
@@ -174,14 +174,14 @@ def list_dims(given: Any, rank: int) -> list[int]:
 # Rows beside rows
 # ----------------------------------------------------------------------------------------------------------
 
-def _order(x: Ragged) -> torch.Tensor:
+def find_order(x: Ragged) -> torch.Tensor:
     """Where the rows that count are, in their order, and then the others."""
     return torch.argsort((~x.valid).to(torch.int32), stable=True)
 
 
 def compact(x: Ragged) -> torch.Tensor:
     """The rows that count in front."""
-    return x.full.index_select(x.dim, _order(x))
+    return x.full.index_select(x.dim, find_order(x))
 
 
 def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
