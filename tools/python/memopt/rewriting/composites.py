@@ -54,7 +54,8 @@ def list_parts(target: Any, arguments: tuple, keywords: dict) -> list[torch._ops
         return []
     with _disable_current_modes(), torch.no_grad():
         given, named = pytree.tree_map_only(
-            torch.Tensor, lambda value: torch.empty([int(size) for size in value.shape], dtype=value.dtype, device="meta"), (arguments, keywords))
+            torch.Tensor, lambda value: torch.empty([size if isinstance(size, int) else 2 for size in value.shape], dtype=value.dtype,
+                                                    device="meta"), (arguments, keywords))
         try:
             with _Seen() as seen:
                 target(*given, **named)
@@ -74,9 +75,11 @@ def replace_synonyms(program: torch.export.ExportedProgram) -> None:
     found: dict[torch._ops.OpOverload, torch._ops.OpOverload] = {}
 
     def find(node: torch.fx.Node) -> torch._ops.OpOverload:
-        values = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda argument: argument.meta.get("val"))
-        ranks = pytree.tree_map_only(torch.Tensor, lambda value: torch.empty([1] * value.dim(), dtype=value.dtype, device="meta"), values)
-        parts = list_parts(node.target, *ranks)
+        given = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda argument: argument.meta.get("val"))
+        if not all(value is None or isinstance(value, (torch.Tensor, bool, int, float, str)) for part in given for value in
+                   (part.values() if isinstance(part, dict) else part)):
+            return node.target
+        parts = list_parts(node.target, *given)
         is_synonym = len(parts) == 1 and torch.Tag.pointwise in parts[0].tags and _take_alike(node.target, parts[0])
         return parts[0] if is_synonym else node.target
 

@@ -22,6 +22,7 @@ from ..errors import Error, Refused
 from ..user_code.places import place_of_node
 from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
                quantization, ragged, repetitions, statistics)
+from .bounds import ValueBounds
 from .checks import add_check
 from .known import KnownValues
 
@@ -95,6 +96,8 @@ class Engine:
         self._expanded: dict[int, Any] = {}  # by identity: what is the same all along its last dimension
         self.known = KnownValues()
         self.views = ragged.CopiedViews()
+        self.bounds = ValueBounds()
+        self._most: dict[Any, int] = {}  # by the symbol of a number: how long what it cuts is
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
         #: What has to hold, with what is said where it does not.
@@ -151,6 +154,7 @@ class Engine:
         if torch.Tag.nondeterministic_seeded in target.tags:
             return
         self._note_expanded(target, arguments, result)
+        self.bounds.note(target, arguments, dict(keywords), result)
         for place, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
             if isinstance(value, torch.Tensor) and id(value) not in self._keys:
                 key = (str(target), place, self.key_of(arguments), self.key_of(tuple(sorted(keywords.items()))))
@@ -166,6 +170,7 @@ class Engine:
 
     def _forget_storage(self, storage: int) -> None:
         self.known.forget(storage)
+        self.bounds.forget(storage)
         for number, (value, _) in list(self._keys.items()):
             if value.untyped_storage()._cdata == storage:
                 self._keys[number] = value, next(self._fresh)
@@ -206,6 +211,7 @@ class Engine:
         """The results of a graph; `values` are those of its placeholders, in order."""
         known: dict[torch.fx.Node, Any] = {}
         waiting = iter(values)
+        self._most.update(numbers.list_cuts(module.graph))
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 known[node] = next(waiting)
@@ -244,7 +250,7 @@ class Engine:
         try:
             result = self.call(node.target, arguments, keywords)
             if isinstance(result, numbers.Number):
-                result.know(node.meta.get("val"))
+                result.know(node.meta.get("val"), self._most)
         except Error as error:
             error.rephrase(lambda text: f"{front}{text}" if text == error.message and not re.match(r"\S+:\d+", text) else text)
             raise
@@ -264,9 +270,15 @@ class Engine:
         name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
         if any(map(numbers.is_number, leaves)):
             if ragged.takes_tensors(name, arguments):
-                return ragged.call(self, target, *pytree.tree_map_only(numbers.Number, lambda number: number.tensor, (arguments, keywords),
-                                                                       is_leaf=numbers.is_number))
-            return numbers.call(self, target, arguments, keywords)
+                return ragged.call(self, target, *pytree.tree_map_only(
+                    numbers.Number, lambda number: number.tensor if number.value is None else number.value, (arguments, keywords),
+                    is_leaf=numbers.is_number))
+            if not ragged.takes_counts(name) or not all(number.value is not None or number.most is not None
+                                                        for number in leaves if isinstance(number, numbers.Number)):
+                return numbers.call(self, target, arguments, keywords)
+            arguments, keywords = pytree.tree_map_only(numbers.Number, lambda number: ragged.as_count(self, number) if number.value is None
+                                                       else number.value, (arguments, keywords), is_leaf=numbers.is_number)
+            leaves = pytree.tree_leaves((arguments, keywords))
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:
             raise ragged.NotRagged("among complex numbers")

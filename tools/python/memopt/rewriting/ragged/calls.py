@@ -17,9 +17,9 @@ from ..sizes import FEWEST
 from . import choosing, layers, ordering, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
-from .values import Count, NotRagged, Ragged, is_ragged
+from .values import Count, NotRagged, Ragged, as_count, is_ragged
 
-__all__ = ["RULES", "call", "takes_tensors", "widen_parts"]
+__all__ = ["RULES", "as_count", "call", "takes_counts", "takes_tensors", "widen_parts"]
 
 #: By the operator's name.
 _OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **ordering.RULES, **shapes.RULES, **layers.RULES}
@@ -75,7 +75,12 @@ def widen_parts(target: Any, leaves: list) -> None:
 
 def takes_tensors(name: str, arguments: tuple) -> bool:
     """Whether a rule has tensors for the numbers of Python, which follow from the data."""
-    return name == "aten::topk" or name in ("aten::select", "aten::slice") and isinstance(arguments[0], Ragged)
+    return name == "aten::topk" or name in ("aten::select", "aten::slice", "aten::narrow") and isinstance(arguments[0], Ragged)
+
+
+def takes_counts(name: str) -> bool:
+    """Whether numbers that follow from the data are sizes of its result, which is rows if they have a bound."""
+    return name.removeprefix("aten::") in shapes.SIZED
 
 
 def _is_made_of_pointwise(target: Any, arguments: tuple, keywords: dict) -> bool:

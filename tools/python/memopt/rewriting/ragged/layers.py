@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import string
+
 import torch
 from torch.utils import _pytree as pytree
 
@@ -99,6 +101,44 @@ def _matmul(engine, target, arguments, keywords):
     return b.with_full(full, full.dim() - (rank_b - b.dim) + (1 if rank_a == 1 and b.dim < rank_b - 2 else 0))
 
 
+def _write_out(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The letters of the operands and of the result, without `...` and with what is behind the arrow."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    labels = inputs.split(",")
+    spare = [letter for letter in string.ascii_letters if letter not in inputs]
+    most = max([0] + [rank - len(label.replace("...", "")) for label, rank in zip(labels, ranks) if "..." in label])
+    others = "".join(spare[:most])
+    letters = "".join(labels).replace(".", "")
+    if not arrow:
+        output = "..." * any("..." in label for label in labels) + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    counts = [rank - len(label.replace("...", "")) for label, rank in zip(labels, ranks)]
+    return [label.replace("...", others[most - count:]) for label, count in zip(labels, counts)], output.replace("...", others)
+
+
+def _einsum(engine, target, arguments, keywords):
+    """A letter of rows is summed over those that count, or is the rows of the result."""
+    equation, operands = arguments[0], list(arguments[1])
+    labels, output = _write_out(equation, [rank_of(operand) for operand in operands])
+    letters = dict.fromkeys(label[operand.dim] for label, operand in zip(labels, operands) if isinstance(operand, Ragged))
+    kept = None
+    for letter in letters:
+        places = [place for place, label in enumerate(labels) if letter in label]
+        if not all(isinstance(operands[place], Ragged) and labels[place][operands[place].dim] == letter and labels[place].count(letter) == 1
+                   for place in places):
+            raise NotRagged("beside a tensor with as many rows")
+        for place, operand in zip(places, align_all(engine, [operands[place] for place in places])):
+            operands[place] = operand
+        if letter not in output:
+            for place in places:
+                operands[place] = operands[place].masked(0)
+        elif kept is None:
+            kept = operands[places[0]], output.index(letter)
+        else:
+            raise NotRagged("with what has other rows")
+    full = target(f"{','.join(labels)}->{output}", [plain(operand) for operand in operands], *arguments[2:], **keywords)
+    return full if kept is None else kept[0].with_full(full, kept[1])
+
+
 def _normalize(engine, target, arguments, keywords):
     """layer_norm, rms_norm: the dimensions behind are normalized."""
     x, shape = arguments[:2]
@@ -137,7 +177,7 @@ def _one_hot(engine, target, arguments, keywords):
 RULES = {
     **dict.fromkeys(("clone", "contiguous", "to", "_to_copy", "detach", "detach_", "alias", "dropout", "native_dropout",
                      "lift_fresh_copy", "clone_", "feature_dropout", "bernoulli"), _same_shape),
-    "linear": _linear, **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm"), _matmul),
+    "einsum": _einsum, "linear": _linear, **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm"), _matmul),
     **dict.fromkeys(("layer_norm", "rms_norm"), _normalize),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool2d", "avg_pool2d", "max_pool1d",
                      "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_", "prelu"), _by_sample),

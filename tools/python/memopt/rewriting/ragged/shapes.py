@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, list_dims, plain, plain_all,
-                     wrap_dim)
+from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, front_rows,
+                     list_dims, plain, plain_all, wrap_dim)
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "SIZED"]
 
 
 def _unsqueeze(engine, target, arguments, keywords):
@@ -64,9 +64,42 @@ def _slice(engine, target, arguments, keywords):
     if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) == x.dim and isinstance(step, int):
         is_all = isinstance(start, int) and not start and isinstance(end, int) and end >= x.bound and step == 1
         return x if is_all else _take_slice(engine, x, start, end, step)
-    if not all(isinstance(part, int) for part in (start, end, step)):
+    if not isinstance(x, Ragged) and start == 0 and step == 1:
+        return _take_front(engine, x, wrap_dim(dim, x.dim()), end)
+    if not isinstance(x, Ragged) or not all(isinstance(part, int) for part in (start, end, step)):
         raise NotRagged("a slice of others")
     return x.with_full(target(x.full, dim, start, end, step))
+
+
+def _take_front(engine, x: torch.Tensor, dim: int, end: Count) -> Ragged:
+    """`x[:, :longest]`."""
+    size = x.shape[dim]
+    rows = end.rows if (end.factor, end.offset, end.bound) == (1, 0, size) else front_rows(
+        engine, size, _wrap_place(end, torch.full((), size)), ("cut", end.rows.key, end.factor, end.offset))
+
+    def read() -> torch.Tensor:
+        return fill_rows(x, dim, rows.valid)
+
+    part = Ragged(read(), dim, rows.valid, rows.key, in_front=True)
+    engine.views.add(part.full, x, read, lambda: torch.where(part.spread(), part.full, x))
+    return part
+
+
+def _narrow(engine, target, arguments, keywords):
+    x, dim, start, length = arguments
+    rank = x.full.dim() if isinstance(x, Ragged) else x.dim()
+    dim = wrap_dim(dim, rank)
+    if isinstance(x, Ragged) and dim != x.dim:
+        return x.with_full(target(x.full, dim, start, length))
+    if isinstance(length, int):
+        places = torch.arange(length) + (start.tensor() if isinstance(start, Count) else start)
+        return (compact(x) if isinstance(x, Ragged) else x).index_select(dim, places)
+    if isinstance(start, int) and not start:
+        return _slice(engine, target, (x, dim, 0, length), {})
+    if not isinstance(x, Ragged):
+        raise NotRagged("from there on")
+    first = start.tensor() if isinstance(start, Count) else torch.as_tensor(start)
+    return _take_slice(engine, x, first, first + (length.tensor() if isinstance(length, Count) else length))
 
 
 def _wrap_place(place: Any, count: torch.Tensor) -> Any:
@@ -254,8 +287,8 @@ def _create(engine, target, arguments, keywords):
         rows = sizes.rows
         if sizes.factor != 1 or sizes.offset or len(arguments) != 1:
             raise NotRagged("with such bounds")
-        places = (rows.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
-        return Ragged(places.to(keywords.get("dtype") or torch.int64), 0, rows.valid, rows.key)
+        places = torch.arange(rows.bound) if rows.in_front else (rows.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+        return Ragged(places.to(keywords.get("dtype") or torch.int64), 0, rows.valid, rows.key, in_front=rows.in_front)
     counts = [place for place, size in enumerate(sizes) if isinstance(size, Count)]
     if len(counts) > 1:
         raise NotRagged("twice")
@@ -264,9 +297,9 @@ def _create(engine, target, arguments, keywords):
         return full
     count = sizes[counts[0]]
     if count.factor == 1 and not count.offset:
-        return Ragged(full, counts[0], count.rows.valid, count.rows.key)
+        return Ragged(full, counts[0], count.rows.valid, count.rows.key, in_front=count.rows.in_front)
     valid = torch.arange(count.bound) < count.tensor()  # as many as there are with others behind them
-    return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset))
+    return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset), in_front=True)
 
 
 def _size(engine, target, arguments, keywords):
@@ -280,13 +313,18 @@ def _scalar_tensor(engine, target, arguments, keywords):
     return arguments[0].tensor().to(keywords.get("dtype") or torch.get_default_dtype())
 
 
+_CREATORS = ("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like", "ones_like",
+             "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like")
+_VIEWS = ("view", "reshape", "_unsafe_view", "view_copy")
+#: What takes sizes.
+SIZED = {*_CREATORS, *_VIEWS, "expand", "slice", "narrow"}
+
 RULES = {
-    "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
+    "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice, "narrow": _narrow,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
+    **dict.fromkeys(_VIEWS, _view), "flatten": _flatten,
     "expand": _expand, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
-    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
-                     "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),
+    **dict.fromkeys(_CREATORS, _create),
     "sym_size": _size,
 }
