@@ -148,6 +148,8 @@ class carried_checks(TorchFunctionMode):
         known, version, before = self._decided.setdefault(id(condition), (condition, condition._version, number))
         if before != number and version == condition._version:
             self.has_joint = True
+            if before in self.known:
+                return self.known[before]
             if self.joins:
                 return self.first_side != self.takes_other(before)
         if number >= MOST_BRANCHES:

@@ -480,38 +480,37 @@ def _drop_markers(program: torch.export.ExportedProgram, numbers: Sequence[int])
 
 def find_known_side(program: torch.export.ExportedProgram) -> tuple[int, bool] | None:
     """Of the first branch whose condition follows from no data, its number and what the condition is."""
+    if all(node.target is not _BRANCH for node in program.graph.nodes):
+        return None
     constants = {spec.arg.name: program.constants[spec.target] for spec in program.graph_signature.input_specs
                  if spec.kind == InputKind.CONSTANT_TENSOR}
-    known: dict[torch.fx.Node, Any] = {}
+    known: dict[torch.fx.Node, torch.Tensor] = {}
 
-    def find(node: torch.fx.Node) -> Any:
-        if node not in known:
-            known[node] = None  # while it is looked at
-            known[node] = compute(node)
-        return known[node]
+    def forget(written: torch.fx.Node) -> None:
+        if written in known:
+            storage = known[written].untyped_storage()._cdata
+            for node in [node for node, value in known.items() if value.untyped_storage()._cdata == storage]:
+                del known[node]
 
-    def compute(node: torch.fx.Node) -> Any:
-        if node.op == "placeholder":
-            value = constants.get(node.name)
-            return value if value is None or value.numel() <= _MOST_KNOWN else None
-        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        value = node.meta.get("val")
-        if schema is None or schema.is_mutable or node.target is _BRANCH or torch.Tag.nondeterministic_seeded in node.target.tags \
-                or not isinstance(value, torch.Tensor) or _find_shape(value) is None or value.numel() > _MOST_KNOWN \
-                or any(getattr(getattr(user.target, "_schema", None), "is_mutable", False) for user in node.users):
-            return None
-        found = [find(argument) for argument in node.all_input_nodes]
-        if any(part is None for part in found):
-            return None
-        arguments, keywords = torch.fx.node.map_arg((node.args, dict(node.kwargs)), find)
-        with torch.no_grad():
-            return node.target(*arguments, **keywords)
-
-    for marker in program.graph.nodes:
-        if marker.target is _BRANCH:
-            condition = find(marker.args[0])
-            if condition is not None:
-                return marker.args[1], bool(condition)
+    for node in program.graph.nodes:
+        value, schema = node.meta.get("val"), getattr(node.target, "_schema", None)
+        if node.op == "placeholder" and node.name in constants and constants[node.name].numel() <= _MOST_KNOWN:
+            known[node] = constants[node.name].clone()
+        if node.op != "call_function":
+            continue
+        if node.target is _BRANCH and node.args[0] in known:
+            with torch._C.DisableTorchFunction():  # which would take it for a branch
+                return node.args[1], bool(known[node.args[0]])
+        is_known = (isinstance(node.target, torch._ops.OpOverload) and node.target is not _BRANCH and isinstance(value, torch.Tensor)
+                    and torch.Tag.nondeterministic_seeded not in node.target.tags and _find_shape(value) is not None
+                    and value.numel() <= _MOST_KNOWN and all(argument in known for argument in node.all_input_nodes))
+        if is_known:
+            arguments, keywords = torch.fx.node.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
+            with torch.no_grad():
+                known[node] = node.target(*arguments, **keywords)
+        elif schema is not None and schema.is_mutable:
+            for written in node.all_input_nodes:
+                forget(written)
     return None
 
 
