@@ -655,6 +655,70 @@ def rows_by_other_names(m, x, keep):
             + torch.multiply(h, 2)).sum().float()
 
 
+@case()
+def rows_by_rows(m, x, keep):
+    """Rows of one mask meet those of another as a matrix: products, distances, and what is made of differences."""
+    y = m.linear(x)
+    a, b = y[keep], y[x[:, 0] > 0]
+    distances = torch.cdist(a, b)
+    likeness = torch.einsum("id,jd->ij", a, b)
+    nearest = distances.min(1).values.mean() + distances.min(0)[0].mean()
+    differences = (a[:, None] - b[None]).abs().sum(-1).neg().exp().sum()
+    return (nearest + differences + torch.logsumexp(likeness, dim=1).mean() + likeness.T.logsumexp(1).sum() + likeness.argmax(1).sum()
+            + F.mse_loss(likeness, torch.zeros_like(likeness)) + likeness.flatten().max() + ((a @ b.T / 2).softmax(-1) @ b).square().sum())
+
+
+@case()
+def rows_by_themselves(m, x, keep, t):
+    """As losses of contrasts have them."""
+    y, z, labels = F.normalize(m.linear(x))[keep], F.normalize(m.linear(x * 2))[keep], t[keep]
+    count = y.shape[0]
+    both, numbers = y @ z.t(), torch.arange(count)
+    own = y @ y.t()
+    same, unit = labels[:, None] == labels[None], torch.eye(count, dtype=torch.bool)
+    logits = own - own.max(1, keepdim=True).values.detach()
+    contrast = logits - torch.log(torch.exp(logits).sum(1, keepdim=True))
+    distances = torch.cdist(y, y)
+    hardest = F.relu((distances * same).max(1)[0] - (distances + 1e5 * same).min(1)[0] + 1).mean()
+    others = own.masked_fill(unit, -1e9).logsumexp(1).mean() + distances[~unit].mean() + (own - torch.eye(count)).pow(2).mean()
+    own[unit] = -1e9
+    return (F.cross_entropy(both, numbers) + F.cross_entropy(both.t(), numbers) - ((same.float() * contrast).sum(1) / same.sum(1)).mean()
+            + hardest + others + own.logsumexp(1).mean() + torch.diagonal(distances).sum() + torch.triu(distances, 1).sum())
+
+
+@case(outside=6)
+def longest_of_samples(m, x, t):
+    """A size that follows from the data and cuts what is as long as it can be."""
+    lengths = t.clamp(min=0) + 1
+    longest = lengths.max().item()
+    y = m.linear(x)[:, :longest]
+    mask = torch.arange(longest)[None] < lengths[:, None]
+    weights = y.masked_fill(~mask, float("-inf")).softmax(1)
+    padded = torch.zeros(12, longest)
+    padded[:, 0] = y[:, 0]
+    return (weights * y * mask).pow(2).sum() / mask.sum() + padded.square().sum() / longest
+
+
+@case()
+def places_of_each_sample(m, x):
+    """As many rows for each sample as the one with the most has, as attention to chosen tokens has them: a count has a bound."""
+    chosen = x > 0.3
+    y = m.linear(x)[:, :, None].expand(12, 5, 6) * x[:, None, :]
+    counts = chosen.long().sum(1)
+    most = counts.max()
+    if chosen.any():
+        wanted = chosen.nonzero(as_tuple=True)
+        fits = torch.arange(most) < counts.unsqueeze(-1)
+        places, others = fits.nonzero(as_tuple=True), (fits == 0).nonzero(as_tuple=True)
+        keys = y.new_zeros(12, most, 5)
+        keys[places] = y.transpose(1, 2)[wanted]
+        scores = torch.einsum("bdl,bsd->bls", y, keys).transpose(1, 2)
+        scores[others[0], others[1], :] = -1e9
+        joined = torch.cat((scores.transpose(1, 2), y.transpose(1, 2)), -1).softmax(-1)
+        y = y * joined.narrow(-1, 0, most).sum(-1)[:, None] + joined.narrow(-1, most, joined.size(-1) - most).sum()
+    return y.square().mean()
+
+
 def check_state():
     """Parameters without a gradient that forward replaces, or writes, are state, as a codebook that follows averages is."""
     class Codes(nn.Module):

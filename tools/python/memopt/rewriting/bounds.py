@@ -71,8 +71,12 @@ class ValueBounds:
                 bounds = _JOINS[name](bounds, part)
             return bounds
         first = arguments[0] if arguments else None
+        if not isinstance(first, (int, torch.Tensor)):
+            return None
         if name in ("argmax", "argmin", "arange"):
-            return (0, first.numel() - 1) if name != "arange" else (0, first) if isinstance(first, int) and len(arguments) == 1 else None
+            if name == "arange":
+                return (0, first) if isinstance(first, int) and len(arguments) == 1 else None
+            return 0, max(first.numel() - 1, 0)
         bounds = self.get(first)
         if name == "clamp":
             low, high = (*arguments[1:], None, None)[:2]

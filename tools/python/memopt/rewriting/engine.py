@@ -131,6 +131,8 @@ class Engine:
     def key_of(self, value: Any) -> Any:
         if isinstance(value, ragged.Ragged):
             return "ragged", self.key_of(value.full), value.key
+        if ragged.is_grid(value):
+            return "grid", self.key_of(value.full), *((axis.dim, axis.key) for axis in value.axes)
         if isinstance(value, torch.Tensor):
             if id(value) not in self._keys:
                 self._keys[id(value)] = value, next(self._fresh)
@@ -163,6 +165,7 @@ class Engine:
     def _forget(self, written: Any) -> None:
         if isinstance(written, ragged.Ragged):
             written.shape = written.axis = None
+        if isinstance(written, (ragged.Ragged, ragged.Grid)):
             written = written.full
         if isinstance(written, torch.Tensor):
             for storage in self.views.settle(written.untyped_storage()._cdata):
@@ -279,6 +282,9 @@ class Engine:
             arguments, keywords = pytree.tree_map_only(numbers.Number, lambda number: ragged.as_count(self, number) if number.value is None
                                                        else number.value, (arguments, keywords), is_leaf=numbers.is_number)
             leaves = pytree.tree_leaves((arguments, keywords))
+        if any(map(ragged.is_grid, leaves)):
+            ragged.widen_parts(target, leaves)
+            return ragged.call_grids(self, target, arguments, keywords)
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:
             raise ragged.NotRagged("among complex numbers")
@@ -371,7 +377,7 @@ class _Anew(nn.Module):
     def _finish(value: Any) -> Any:
         if isinstance(value, numbers.Number):
             return value.tensor
-        if isinstance(value, ragged.Ragged):
+        if isinstance(value, (ragged.Ragged, ragged.Grid)):
             raise Refused("the step returns rows that were chosen by a mask, whose number depends on the data; return all, and the mask")
         return value.tensor() if isinstance(value, ragged.Count) else complex_numbers.finish(value)
 

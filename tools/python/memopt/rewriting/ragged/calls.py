@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from .. import numbers
 from ..composites import list_parts
 from ..sizes import FEWEST
-from . import choosing, layers, ordering, reductions, shapes, writing
+from . import choosing, grids, layers, ordering, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
 from .values import Count, NotRagged, Ragged, as_count, is_ragged
@@ -118,10 +118,10 @@ def _call_or(engine, target, arguments, keywords):
 
 
 def _drop(engine, target, arguments, keywords):
-    """What torch.export asserts of sizes and types."""
+    """Assertions."""
 
 
 #: Operators that make rows, whatever they are called with.
 RULES = {f"aten::{name}": rule for name, rule in {
     **choosing.MAKERS, **writing.MAKERS, "where": _where,
-    **dict.fromkeys(("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"), _drop)}.items()}
+    **dict.fromkeys(grids.ASSERTIONS, _drop)}.items()}

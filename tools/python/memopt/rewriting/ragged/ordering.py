@@ -16,13 +16,7 @@ import torch
 
 from .values import Count, Ragged, bind, compact, wrap_dim
 
-__all__ = ["RULES", "number_among"]
-
-
-def number_among(x: Ragged, places: torch.Tensor) -> torch.Tensor:
-    """Of places among all rows, the numbers among those that count."""
-    rank = (x.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
-    return rank.index_select(0, places.reshape(-1)).reshape(places.shape)
+__all__ = ["RULES"]
 
 
 def _sort_rows(engine: Any, x: Ragged, descending: bool) -> tuple[Ragged, Ragged]:

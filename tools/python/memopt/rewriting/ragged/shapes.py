@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from . import grids
 from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, front_rows,
                      list_dims, plain, plain_all, wrap_dim)
 
@@ -283,6 +284,8 @@ def _create(engine, target, arguments, keywords):
     if isinstance(x, Ragged) and target._schema.name.endswith("_like"):
         return x.with_full(target(x.full, *arguments[1:], **keywords))
     sizes = next(value for value in arguments if isinstance(value, (list, tuple)) or isinstance(value, Count))
+    if target._schema.name == "aten::eye":
+        return _create_unit(target, arguments, keywords)
     if isinstance(sizes, Count):  # arange
         rows = sizes.rows
         if sizes.factor != 1 or sizes.offset or len(arguments) != 1:
@@ -290,9 +293,11 @@ def _create(engine, target, arguments, keywords):
         places = torch.arange(rows.bound) if rows.in_front else (rows.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
         return Ragged(places.to(keywords.get("dtype") or torch.int64), 0, rows.valid, rows.key, in_front=rows.in_front)
     counts = [place for place, size in enumerate(sizes) if isinstance(size, Count)]
-    if len(counts) > 1:
-        raise NotRagged("twice")
     full = target(*plain_all(arguments), **plain_all(keywords))
+    if len(counts) > 1:
+        if any(sizes[place].factor != 1 or sizes[place].offset for place in counts):
+            raise NotRagged("in such numbers, twice")
+        return grids.make(full, [axis._replace(dim=place) for place in counts for axis in grids.axes_of(sizes[place].rows)])
     if not counts:
         return full
     count = sizes[counts[0]]
@@ -300,6 +305,17 @@ def _create(engine, target, arguments, keywords):
         return Ragged(full, counts[0], count.rows.valid, count.rows.key, in_front=count.rows.in_front)
     valid = torch.arange(count.bound) < count.tensor()  # as many as there are with others behind them
     return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset), in_front=True)
+
+
+def _create_unit(target, arguments, keywords):
+    """`torch.eye(count)`."""
+    counts = [value for value in arguments if isinstance(value, Count)]
+    if len({count.rows.key for count in counts}) > 1 or any(count.factor != 1 or count.offset for count in counts) \
+            or any(isinstance(value, int) for value in arguments):
+        raise NotRagged("in such numbers")
+    full = target(*plain_all(arguments), **keywords)
+    (axis,) = grids.axes_of(counts[0].rows)
+    return grids.make(full, [axis._replace(dim=0), axis._replace(dim=1)])
 
 
 def _size(engine, target, arguments, keywords):
@@ -313,7 +329,7 @@ def _scalar_tensor(engine, target, arguments, keywords):
     return arguments[0].tensor().to(keywords.get("dtype") or torch.get_default_dtype())
 
 
-_CREATORS = ("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like", "ones_like",
+_CREATORS = ("eye", "new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like", "ones_like",
              "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like")
 _VIEWS = ("view", "reshape", "_unsafe_view", "view_copy")
 #: What takes sizes.

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 __all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "as_count", "bind", "compact", "fill_rows", "find_order", "find_rows", "front_rows", "is_ragged",
-           "list_dims", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
+           "list_dims", "number_among", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
 class NotRagged(Exception):
@@ -182,6 +182,14 @@ def list_dims(given: Any, rank: int) -> list[int]:
     if given is None or given == []:
         return list(range(rank))
     return [wrap_dim(dim, rank) for dim in (given if isinstance(given, (list, tuple)) else [given])]
+
+
+def number_among(x: Ragged, places: torch.Tensor) -> torch.Tensor:
+    """Of places among all rows, the numbers among those that count."""
+    if x.in_front:
+        return places
+    rank = (x.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+    return rank.index_select(0, places.reshape(-1)).reshape(places.shape)
 
 
 # ----------------------------------------------------------------------------------------------------------
