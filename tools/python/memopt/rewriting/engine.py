@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
+from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, gamma_draws, linear_algebra, numbers,
                quantization, ragged, repetitions, statistics)
 from .bounds import ValueBounds
 from .checks import add_check
@@ -34,7 +34,7 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **repetitions.RULES, **statistics.RULES, **numbers.RULES, **composites.RULES,
+                               **repetitions.RULES, **statistics.RULES, **gamma_draws.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _CASTS = {"aten::to", "aten::_to_copy", "aten::type_as"}
