@@ -11,7 +11,6 @@ import warnings
 import torch
 import torch.nn.functional as F
 from rewriting import Model
-from torch import nn
 
 import memopt
 from memopt import export
