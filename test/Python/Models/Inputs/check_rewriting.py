@@ -686,6 +686,19 @@ def rows_by_themselves(m, x, keep, t):
             + hardest + others + own.logsumexp(1).mean() + torch.diagonal(distances).sum() + torch.triu(distances, 1).sum())
 
 
+@case()
+def rows_beside_rows(m, x, keep):
+    """Expanded, or repeated, by their own number; rows, columns and the spread of a matrix of them."""
+    y = m.linear(x)
+    rows, mean = y[keep], y.mean(0)
+    count = rows.size(0)
+    first, second = rows.unsqueeze(1).expand(count, count, 5), rows.unsqueeze(0).expand(count, -1, -1)
+    product = rows @ rows.T
+    repeated = rows.unsqueeze(1).repeat(1, count, 1).square().sum() + (mean.repeat(count, 1) * rows).sum() + rows.repeat(1, 2).square().sum()
+    return (first.pow(2).sum() + (first * second).sum(-1).tanh().sum() + (first - second).pow(2).mean() + mean.expand(count, 5).square().sum()
+            + x.new_ones(5).expand(count, count, 5).sum() + product[0].sum() + product[:, 1].sum() + product.std() + product.var(1).sum() + repeated)
+
+
 @case(outside=6)
 def longest_of_samples(m, x, t):
     """A size that follows from the data and cuts what is as long as it can be."""

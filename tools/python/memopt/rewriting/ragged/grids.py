@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from .values import (Count, NotRagged, Ragged, align, bind, fill_rows, find_order, list_dims, number_among, spread_over, wrap_dim)
 
-__all__ = ["Axis", "Grid", "axes_of", "call", "is_grid", "make", "meet"]
+__all__ = ["Axis", "Grid", "axes_of", "call", "expand", "is_grid", "make", "meet", "pointwise"]
 
 aten = torch.ops.aten
 #: What torch.export asserts of sizes and types.
@@ -122,6 +122,21 @@ def pointwise(engine, call_plain: Callable, arguments, keywords) -> Any:
     return make(call_plain(*pytree.tree_unflatten(leaves, spec)), axes)
 
 
+def expand(x: Any, sizes: list) -> Any:
+    """Sizes that are counts make dimensions of rows."""
+    full = _plain(x)
+    offset = len(sizes) - full.dim()
+    axes = {axis.dim + offset: axis._replace(dim=axis.dim + offset) for axis in axes_of(x)}
+    for place, size in enumerate(sizes):
+        if isinstance(size, Count) and place not in axes:
+            if size.factor != 1 or size.offset or place >= offset and full.shape[place - offset] != 1:
+                raise NotRagged("beside a tensor with as many rows")
+            axes[place] = axes_of(size.rows)[0]._replace(dim=place)
+    sizes = [-1 if place in axes and place >= offset and full.shape[place - offset] != 1 else axes[place].valid.shape[0] if place in axes else size
+             for place, size in enumerate(sizes)]
+    return make(full.expand(sizes), list(axes.values()))
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Rules
 # ----------------------------------------------------------------------------------------------------------
@@ -163,6 +178,34 @@ def _reduce(engine, target, arguments, keywords):
     if name in ("argmax", "argmin") and reduced:
         result = number_among(reduced[0].as_rows(), result)
     return make(result, left)
+
+
+def _spread(engine, target, arguments, keywords):
+    """var and std."""
+    x, bound = arguments[0], bind(target, arguments, keywords)
+    dims, keep = list_dims(bound.get("dim"), x.full.dim()), bound.get("keepdim", False)
+    correction = bound.get("correction", 1 if bound.get("unbiased", True) else 0)
+    reduced = [axis for axis in x.axes if axis.dim in dims]
+    others = 1
+    for dim in dims:
+        others *= 1 if x.find_axis(dim) else x.full.shape[dim]
+    count = torch.as_tensor(_count(reduced) * others).to(x.full.dtype)
+    total = x.masked(0, reduced) if reduced else x.full
+    gap = x.full - total.sum(dims, keepdim=True) / count
+    gap = torch.where(x.counts(reduced), gap, torch.zeros((), dtype=gap.dtype)) if reduced else gap
+    result = gap.square().sum(dims, keepdim=keep) / (count - (1 if correction is None else correction))
+    result = result.sqrt() if target._schema.name == "aten::std" else result
+    return make(result, [axis if keep else axis._replace(dim=axis.dim - sum(dim < axis.dim for dim in dims)) for axis in x.axes
+                         if axis.dim not in dims])
+
+
+def _select(engine, target, arguments, keywords):
+    x, dim, index = arguments
+    dim = wrap_dim(dim, x.full.dim())
+    axis = x.find_axis(dim)
+    given = x.full if axis is None else make(x.full, [axis])
+    return make(engine.call(target, (given, dim, index), {}), [other._replace(dim=other.dim - (dim < other.dim)) for other in x.axes
+                                                               if other is not axis])
 
 
 def _extreme(engine, target, arguments, keywords):
@@ -316,7 +359,8 @@ def _broadcast(engine, target, arguments, keywords):
 
 
 _RULES = {
-    "broadcast_tensors": _broadcast, **dict.fromkeys(("sum", "nansum", "prod", "any", "all", "amax", "amin", "argmax", "argmin", "logsumexp", "count_nonzero", "mean", "softmax",
+    "broadcast_tensors": _broadcast, "select": _select, **dict.fromkeys(("var", "std"), _spread),
+    "expand": lambda engine, target, arguments, keywords: expand(arguments[0], list(arguments[1])), **dict.fromkeys(("sum", "nansum", "prod", "any", "all", "amax", "amin", "argmax", "argmin", "logsumexp", "count_nonzero", "mean", "softmax",
                      "log_softmax", "_softmax", "_log_softmax"), _reduce), "max": _extreme, "min": _extreme,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     "unsqueeze": _unsqueeze, "squeeze": _squeeze, "sym_size": _size,

@@ -164,7 +164,7 @@ def _permute(engine, target, arguments, keywords):
 
 def _view(engine, target, arguments, keywords):
     x, sizes = arguments[0], list(arguments[1])
-    if not isinstance(x, Ragged):
+    if not isinstance(x, Ragged) or sum(isinstance(size, Count) for size in sizes) > 1:
         raise NotRagged("as sizes")
     sizes = [size.bound if isinstance(size, Count) else size for size in sizes]
     return _reshape(engine, x, sizes)
@@ -212,14 +212,25 @@ def _flatten(engine, target, arguments, keywords):
 
 def _expand(engine, target, arguments, keywords):
     x, sizes = arguments[0], list(arguments[1])
-    if isinstance(x, Ragged):
-        offset = len(sizes) - x.full.dim()
-        sizes = [size.bound if isinstance(size, Count) else size for size in sizes]
+    counts = [place for place, size in enumerate(sizes) if isinstance(size, Count)]
+    offset = len(sizes) - (x.full.dim() if isinstance(x, Ragged) else x.dim())
+    if isinstance(x, Ragged) and all(place == x.dim + offset for place in counts):
         sizes[x.dim + offset] = -1
         return x.with_full(x.full.expand(sizes), x.dim + offset)
-    dim = next(place for place, size in enumerate(sizes) if isinstance(size, Count))
-    count = sizes[dim]
-    return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
+    return grids.expand(x, sizes)
+
+
+def _repeat(engine, target, arguments, keywords):
+    """Of rows along other dimensions, and as often as there are rows, which makes a dimension of them."""
+    x, times = arguments
+    full = x.full if isinstance(x, Ragged) else x
+    offset = len(times) - full.dim()
+    if isinstance(x, Ragged) and (isinstance(times[x.dim + offset], Count) or times[x.dim + offset] != 1):
+        raise NotRagged("one behind the other")
+    full = full.repeat([1 if isinstance(count, Count) else count for count in times])
+    rows = x.with_full(full, x.dim + offset) if isinstance(x, Ragged) else full
+    counts = [place for place, count in enumerate(times) if isinstance(count, Count)]
+    return grids.expand(rows, [count if place in counts else size for place, (count, size) in enumerate(zip(times, full.shape))]) if counts else rows
 
 
 def _expand_as(engine, target, arguments, keywords):
@@ -333,13 +344,13 @@ _CREATORS = ("eye", "new_zeros", "new_ones", "new_full", "new_empty", "zeros", "
              "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like")
 _VIEWS = ("view", "reshape", "_unsafe_view", "view_copy")
 #: What takes sizes.
-SIZED = {*_CREATORS, *_VIEWS, "expand", "slice", "narrow"}
+SIZED = {*_CREATORS, *_VIEWS, "expand", "repeat", "slice", "narrow"}
 
 RULES = {
     "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice, "narrow": _narrow,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
     **dict.fromkeys(_VIEWS, _view), "flatten": _flatten,
-    "expand": _expand, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
+    "expand": _expand, "repeat": _repeat, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
     **dict.fromkeys(_CREATORS, _create),
     "sym_size": _size,
