@@ -443,6 +443,9 @@ FailureOr<BatchModel> BatchModel::create(const StepModel &step) {
       reason = inference.reason;
     }
   }
-  return culprit->emitError() << "'" << culprit->getName() << "'" << describeModule(culprit) << " "
-                              << reason << ": the samples of a batch cannot be told apart";
+  std::string nodes = describeNodes(culprit);
+  return culprit->emitError() << "'" << culprit->getName() << "'"
+                              << (nodes.empty() ? "" : " (" + nodes + ")")
+                              << describeModule(culprit) << " " << reason
+                              << ": the samples of a batch cannot be told apart";
 }

@@ -8,6 +8,15 @@ func.func @odd(%x: tensor<3x8xf32>) -> tensor<f32> {
 
 // -----
 
+func.func @names_the_node(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // expected-error @unknown {{'memopt.softmax' (node 'softmax_1' at model.py:12) in module 'net.contrast' mixes samples: the samples of a batch cannot be told apart}}
+  %y = memopt.softmax %x {axis = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("net.contrast"("softmax_1"("model.py:12")))
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
 func.func @mixes(%x: tensor<4x8xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
   // expected-error @unknown {{'memopt.softmax' in module 'net.contrast' mixes samples: the samples of a batch cannot be told apart}}
   %y = memopt.softmax %x {axis = 0 : i64} : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("net.contrast")

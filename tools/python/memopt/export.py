@@ -44,15 +44,16 @@ from .batches.padding import MASK
 from .errors import BadInput, Error, Refused
 from .operators import list_sources
 from .rewriting.checks import carried_checks
+from .rewriting.composites import replace_synonyms
 from .rewriting.derivatives import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
-from .rewriting.sides import finish_sides, settle_sides
+from .rewriting.sides import find_known_side, finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
-from .tracing.kept_attributes import kept_buffers, kept_containers
+from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
@@ -229,12 +230,16 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                     if checks is not None:
                         checks.begin()
 
+        first_error: Exception | None = None
+
         def begin() -> torch.export.ExportedProgram:
             """With one side of all branches, or with the other where PyTorch has an error for the first: `sum(losses) / len(losses)`
             of no losses, say. What memopt refuses, a loop that ends nowhere among it, is no such error."""
+            nonlocal first_error
             try:
                 return trace()
             except Exception as error:
+                first_error = error
                 if checks is None or find_cause(error, Refused) is not None or not checks.turn():
                     raise
                 try:
@@ -252,7 +257,8 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
             with regions():
                 program = trace()
         if checks is not None:
-            _settle_sides(program, checks, trace, regions)
+            program = _settle_sides(program, checks, trace, regions, first_error)
+    replace_synonyms(program)
     if has_vmap(program):
         keep_stopped_gradients(program)
         program = program.run_decompositions({})
@@ -262,9 +268,11 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     program = rewrite_program(program, batch, texts)
     if texts:
         step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
+    make_written_buffers(program)
     gradients.check_program(program)
     keep_stopped_gradients(program)
     program = program.run_decompositions({})
+    make_written_buffers(program)
     _drop_aliases(program)
     _check_layouts(program)
     gradients.check_program(program)
@@ -272,10 +280,9 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
 
 
 def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks, trace: Callable[[], torch.export.ExportedProgram],
-                  regions: Callable[[], contextlib.AbstractContextManager]) -> None:
-    """Both sides of the model's branches; a branch of which there is one is checked."""
-    places, texts = checks.list_places(), list(checks.texts)
-
+                  regions: Callable[[], contextlib.AbstractContextManager], first_error: Exception | None) -> torch.export.ExportedProgram:
+    """With both sides of the model's branches; a branch of which there is one is checked. `first_error` is that of the side which was
+    traced before this one."""
     def retrace(takes_other: Callable[[int], bool]) -> torch.export.ExportedProgram:
         checks.begin(takes_other)
         try:
@@ -283,10 +290,29 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
                 return trace()
         finally:
             checks.begin()
-    one_sided = settle_sides(program, retrace)
+
+    def settle() -> dict[int, Exception | None]:
+        nonlocal places, texts
+        places, texts = checks.list_places(), list(checks.texts)
+        return settle_sides(program, retrace)
+
+    places: list[str] = []
+    texts: list[str] = []
+    while (found := find_known_side(program)) is not None:  # the numbers of those before it stay
+        number, holds = found
+        checks.known[number] = holds if checks.first_side else not holds
+        program = retrace(lambda number: False)
+    one_sided = settle()
+    if one_sided and checks.has_joint and not checks.joins:
+        checks.joins = True  # sides that need what one before them has
+        program = retrace(lambda number: False)
+        one_sided = settle()
     checks.texts = texts
-    checks.explain_branches(one_sided, places)
+    errors = {number: error or first_error for number, error in one_sided.items()}
+    checks.explain_branches(list(one_sided), places, {number: error.message if isinstance(error, Error) else
+                                                      refuse_tracing_error(error).message for number, error in errors.items() if error})
     finish_sides(program, one_sided)
+    return program
 
 
 def _check_layouts(program: torch.export.ExportedProgram) -> None:

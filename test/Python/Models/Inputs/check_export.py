@@ -59,9 +59,22 @@ def dropping_a_layer(probability):
     return change
 
 
-REFUSED = {writing_a_parameter: "writes the parameter layer.weight",
+def replacing_a_parameter(model, x):
+    model.layer.weight = nn.Parameter(model.layer.weight * 0.9)
+    return model.layer(x)
+
+
+def by_second_names(model, x):
+    h = torch.negative(model.layer(x)).tanh()
+    h = torch.where(torch.greater(h, 0), torch.arctan2(h, torch.absolute(h) + 1), torch.multiply(h, 2)) + h.arcsinh() + torch.fix(h)
+    return torch.subtract(h, 1)
+
+
+REFUSED = {replacing_a_parameter: "in the place of the parameter 'layer.weight'",
+           writing_a_parameter: "writes the parameter layer.weight",
            with_a_hook: "register_hook"}
-KEPT = [under_autocast(False), under_autocast(True), differentiating, under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1)]
+KEPT = [under_autocast(False), under_autocast(True), differentiating, under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1),
+        by_second_names]
 
 
 def get_program(model):
@@ -87,6 +100,8 @@ for change in KEPT:
     model = Model(change)
     result = get_program(model).module()(**BATCH)
     assert torch.equal(result if torch.is_tensor(result) else result[0], model(**BATCH))
+names = {str(node.target) for node in get_program(Model(by_second_names)).graph.nodes}
+assert not names & {f"aten.{name}" for name in ("negative.default", "greater.Scalar", "arctan2.default", "absolute.default", "fix.default")}, names
 # A branch by a random number is drawn in each step, with both sides in the program.
 drawn = {str(node.target) for node in get_program(Model(dropping_a_layer(0.5))).graph.nodes}
 assert any("rand" in name for name in drawn) and any("where" in name for name in drawn), drawn

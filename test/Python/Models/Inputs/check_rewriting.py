@@ -614,6 +614,149 @@ def check_asserts():
     print("ok asserts")
 
 
+@case()
+def views_of_rows_that_are_written(m, x, keep):
+    """A slice of rows, a row and a row's element are views: what is written to them is written to the rows, and the other way."""
+    h = m.linear(x)[keep]
+    last, rest, first = h[-1], h[1:], h[0]
+    h[1:] = h[1:] - h[:-1]
+    h[1:, 0] *= 2
+    h[0] = h[-1]
+    h[h.size(0) - 1:].add_(1)
+    h[0, 1] = 3
+    first.mul_(2)
+    return h.pow(3).sum() + (last * first).sum() + rest.square().mean()
+
+
+@case()
+def pairs_of_rows_that_are_written(m, x, keep):
+    h = m.linear(x)[keep][:, 0]
+    pairs = h[: h.size(0) // 2 * 2].view(-1, 2)
+    pairs[0] = 2.0
+    return h.pow(3).sum() + pairs.sum()
+
+
+@case()
+def lengths_of_rows(m, x, keep):
+    """As the Lovasz loss has them."""
+    h = m.linear(x)[keep].sum(1).sort(descending=True).values
+    count = len(h)
+    if count > 1:
+        h[1:count] = h[1:count] - h[0:-1]
+    if len(h) == 0:
+        return h.sum() * 0
+    return h.square().sum() / len(h) + h[:count // 2].sum()
+
+
+@case()
+def rows_by_other_names(m, x, keep):
+    h = m.linear(x)[keep].tanh()
+    return (h.arccos() + torch.special.expm1(h) + h.arctan().square() + torch.float_power(h.sigmoid(), 2) + torch.clip(h, -0.5, 1)
+            + torch.multiply(h, 2)).sum().float()
+
+
+@case()
+def rows_by_rows(m, x, keep):
+    """Rows of one mask meet those of another as a matrix: products, distances, and what is made of differences."""
+    y = m.linear(x)
+    a, b = y[keep], y[x[:, 0] > 0]
+    distances = torch.cdist(a, b)
+    likeness = torch.einsum("id,jd->ij", a, b)
+    nearest = distances.min(1).values.mean() + distances.min(0)[0].mean()
+    differences = (a[:, None] - b[None]).abs().sum(-1).neg().exp().sum()
+    return (nearest + differences + torch.logsumexp(likeness, dim=1).mean() + likeness.T.logsumexp(1).sum() + likeness.argmax(1).sum()
+            + F.mse_loss(likeness, torch.zeros_like(likeness)) + likeness.flatten().max() + ((a @ b.T / 2).softmax(-1) @ b).square().sum())
+
+
+@case()
+def rows_by_themselves(m, x, keep, t):
+    """As losses of contrasts have them."""
+    y, z, labels = F.normalize(m.linear(x))[keep], F.normalize(m.linear(x * 2))[keep], t[keep]
+    count = y.shape[0]
+    both, numbers = y @ z.t(), torch.arange(count)
+    own = y @ y.t()
+    same, unit = labels[:, None] == labels[None], torch.eye(count, dtype=torch.bool)
+    logits = own - own.max(1, keepdim=True).values.detach()
+    contrast = logits - torch.log(torch.exp(logits).sum(1, keepdim=True))
+    distances = torch.cdist(y, y)
+    hardest = F.relu((distances * same).max(1)[0] - (distances + 1e5 * same).min(1)[0] + 1).mean()
+    others = own.masked_fill(unit, -1e9).logsumexp(1).mean() + distances[~unit].mean() + (own - torch.eye(count)).pow(2).mean()
+    own[unit] = -1e9
+    return (F.cross_entropy(both, numbers) + F.cross_entropy(both.t(), numbers) - ((same.float() * contrast).sum(1) / same.sum(1)).mean()
+            + hardest + others + own.logsumexp(1).mean() + torch.diagonal(distances).sum() + torch.triu(distances, 1).sum())
+
+
+@case()
+def rows_beside_rows(m, x, keep):
+    """Expanded, or repeated, by their own number; rows, columns and the spread of a matrix of them."""
+    y = m.linear(x)
+    rows, mean = y[keep], y.mean(0)
+    count = rows.size(0)
+    first, second = rows.unsqueeze(1).expand(count, count, 5), rows.unsqueeze(0).expand(count, -1, -1)
+    product = rows @ rows.T
+    repeated = rows.unsqueeze(1).repeat(1, count, 1).square().sum() + (mean.repeat(count, 1) * rows).sum() + rows.repeat(1, 2).square().sum()
+    return (first.pow(2).sum() + (first * second).sum(-1).tanh().sum() + (first - second).pow(2).mean() + mean.expand(count, 5).square().sum()
+            + x.new_ones(5).expand(count, count, 5).sum() + product[0].sum() + product[:, 1].sum() + product.std() + product.var(1).sum() + repeated)
+
+
+@case(outside=6)
+def longest_of_samples(m, x, t):
+    """A size that follows from the data and cuts what is as long as it can be."""
+    lengths = t.clamp(min=0) + 1
+    longest = lengths.max().item()
+    y = m.linear(x)[:, :longest]
+    mask = torch.arange(longest)[None] < lengths[:, None]
+    weights = y.masked_fill(~mask, float("-inf")).softmax(1)
+    padded = torch.zeros(12, longest)
+    padded[:, 0] = y[:, 0]
+    return (weights * y * mask).pow(2).sum() / mask.sum() + padded.square().sum() / longest
+
+
+@case()
+def places_of_each_sample(m, x):
+    """As many rows for each sample as the one with the most has, as attention to chosen tokens has them: a count has a bound."""
+    chosen = x > 0.3
+    y = m.linear(x)[:, :, None].expand(12, 5, 6) * x[:, None, :]
+    counts = chosen.long().sum(1)
+    most = counts.max()
+    if chosen.any():
+        wanted = chosen.nonzero(as_tuple=True)
+        fits = torch.arange(most) < counts.unsqueeze(-1)
+        places, others = fits.nonzero(as_tuple=True), (fits == 0).nonzero(as_tuple=True)
+        keys = y.new_zeros(12, most, 5)
+        keys[places] = y.transpose(1, 2)[wanted]
+        scores = torch.einsum("bdl,bsd->bls", y, keys).transpose(1, 2)
+        scores[others[0], others[1], :] = -1e9
+        joined = torch.cat((scores.transpose(1, 2), y.transpose(1, 2)), -1).softmax(-1)
+        y = y * joined.narrow(-1, 0, most).sum(-1)[:, None] + joined.narrow(-1, most, joined.size(-1) - most).sum()
+    return y.square().mean()
+
+
+def check_state():
+    """Parameters without a gradient that forward replaces, or writes, are state, as a codebook that follows averages is."""
+    class Codes(nn.Module):
+        def __init__(self, replaces):
+            super().__init__()
+            self.linear, self.codes, self.replaces = nn.Linear(6, 4), nn.Embedding(8, 4), replaces
+            self.codes.weight.requires_grad = False
+            self.sums = nn.Parameter(torch.randn(8, 4), requires_grad=False)
+
+        def forward(self, x):
+            z = self.linear(x)
+            nearest = F.one_hot(torch.cdist(z, self.codes.weight).argmin(1), 8).to(z.dtype)
+            found = nearest @ self.codes.weight
+            if self.replaces:
+                self.sums = nn.Parameter(self.sums * 0.9 + 0.1 * nearest.t() @ z, requires_grad=False)
+                self.codes.weight = nn.Parameter(self.sums / 0.5, requires_grad=False)
+            else:
+                with torch.no_grad():
+                    self.sums.mul_(0.9).add_(nearest.t() @ z, alpha=0.1)
+                    self.codes.weight.data.copy_(self.sums / 0.5)
+            return (found.detach() - z).square().mean() + (z + (found - z).detach()).pow(3).mean()
+    for replaces in (True, False):
+        compare_step(f"codes, {'replaced' if replaces else 'written'}", lambda: (Codes(replaces), {"x": torch.randn(12, 6)}))
+
+
 def check_windows():
     """Windows that overlap, of a tensor that is stored in another order, as Longformer has them."""
     def windows(self, x):
@@ -638,6 +781,7 @@ def check_experts():
 
 if __name__ == "__main__":
     check_all()
+    check_state()
     check_windows()
     check_experts()
     check_groups()

@@ -6,12 +6,13 @@
 
 import copy
 import sys
+import warnings
 
 import torch
 import torch.nn.functional as F
 from rewriting import Model
-from torch import nn
 
+import memopt
 from memopt import export
 
 _SIDES = {}
@@ -205,6 +206,34 @@ def listed(self, x, place, keep):
     return sum(losses) / len(losses)
 
 
+@sides()
+def twice_by_one_condition(self, x, place, keep):
+    """The second side needs what the first has made."""
+    y, some = self.linear(x), keep.any()
+    if some:
+        scale = keep.sum() + 1
+    y = y.tanh()
+    if some:
+        y = y * scale
+    return y.square().sum()
+
+
+@sides()
+def by_what_is_known(self, x, place, keep):
+    """A condition that follows from no data is no branch: its other side, which PyTorch cannot run, is never traced."""
+    weights = torch.ones(4, 3)
+    weights[0] = 2
+    y = self.linear(x)
+    if (weights > 3).any():
+        chosen = weights.sum()
+        y = y.view(3, 3)
+    if weights.sum() == 15:
+        y = y + 1
+    if (weights > 3).any():
+        y = y * chosen
+    return y.square().mean() if keep.any() else y.sum()
+
+
 class Sided(Model):
     def __init__(self, function):
         super().__init__(function, 6, 5)
@@ -242,7 +271,24 @@ def check(name):
     print(f"ok {name}")
 
 
+def check_missing():
+    """What is in the way of a side that the program does not have is said when the model is exported, and by a step that goes there."""
+    def apart(self, x, place, keep):
+        y = self.linear(x)
+        if keep.any():
+            y = y * torch.from_numpy(y.detach().numpy()).sum()
+        return y.sum()
+    step = export.TrainingStep(Sided(apart))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        export.export_program(step, next(_batches()), training=True)
+    texts = [*step.checked, *(str(warning.message) for warning in said if warning.category is memopt.NumbersWarning)]
+    assert len(texts) == 2 and all("cannot be compiled (" in text and "NumPy" in text for text in texts), texts
+    print("ok missing")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in sys.argv[1:] or _SIDES:
         check(name)
+    check_missing()

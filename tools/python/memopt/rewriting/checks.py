@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
-from ..errors import ENDLESS_LOOP, EndlessLoop
+from ..errors import ENDLESS_LOOP, EndlessLoop, NumbersWarning, Refused
 from ..user_code.branches import find_frame, find_raising_side
 from ..user_code.places import called_from, is_hidden
 from .integers import AskedForInteger
@@ -34,8 +35,10 @@ __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "dec
 #: Functions of torch that take a truth value and a message, and no tensor that a mode would see.
 _CHECKS = ("_check", "_check_value", "_check_index", "_check_type", "_check_not_implemented", "_check_tensor_all")
 
+_INSTEAD = "compute both and choose by torch.where"
+_MISSING_SIDE = "a branch goes to the side that the program does not have, for it cannot be compiled"
 _ONE_SIDE = ("a branch goes to the side that the program does not have, for the two differ in more than values of the same shapes; "
-             "compute both and choose by torch.where")
+             + _INSTEAD)
 
 _active = threading.local()  # `checks` of the thread that traces
 
@@ -76,6 +79,13 @@ def _write(message: Any) -> str:
         return "an assertion"
 
 
+def _replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
+    """`x.data = value`, which PyTorch's trace does not see."""
+    if (x.shape, x.dtype) != (value.shape, value.dtype):
+        raise Refused(f"{called_from()}: .data is given a tensor of another shape or type, which a step cannot keep")
+    x.detach().copy_(value.detach())
+
+
 def add_check(loss: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
     """The loss, or no number where the condition does not hold."""
     return loss + torch.where(condition != 0, 0.0, float("nan")).mean().to(loss.dtype)
@@ -105,7 +115,14 @@ class carried_checks(TorchFunctionMode):
         self._conditions: list[torch.Tensor] = []
         self._places: list[str] = []
         self._elements: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the one answer, which is kept
-        self._branches: list[tuple[torch.Tensor, str]] = []  # conditions, and where they stand
+        self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
+        self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
+        #: Whether branches by one value are one branch, whose sides begin at the first and end with the last.
+        self.joins = False
+        #: Whether the last trace had branches by one value.
+        self.has_joint = False
+        #: The sides of branches that follow from no data, by number: they are no branches.
+        self.known: dict[int, bool] = {}
         #: By its number, whether a branch goes to the other side than in the first trace.
         self.takes_other: Callable[[int], bool] = lambda number: False
         #: Which side that is: where the condition holds, but where the model has no trace with all of these.
@@ -123,12 +140,23 @@ class carried_checks(TorchFunctionMode):
         self.takes_other = takes_other
         self._conditions.clear()
         self._branches.clear()
+        self._decided.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
         """Marks a branch; the side that is traced."""
         number = len(self._branches)
+        known, version, before = self._decided.setdefault(id(condition), (condition, condition._version, number))
+        if before != number and version == condition._version:
+            self.has_joint = True
+            if before in self.known:
+                return self.known[before]
+            if self.joins:
+                return self.first_side != self.takes_other(before)
         if number >= MOST_BRANCHES:
             raise EndlessLoop(f"{called_from()}: {ENDLESS_LOOP}")
+        if number in self.known:
+            self._branches.append((None, called_from()))
+            return self.known[number]
         condition = condition.detach().reshape(()) != 0
         marked = torch.ops.memopt.branch(condition if self.first_side else ~condition, number)
         self._branches.append((marked, called_from()))
@@ -142,9 +170,15 @@ class carried_checks(TorchFunctionMode):
         self.begin()
         return True
 
-    def explain_branches(self, numbers: list[int], places: list[str]) -> None:
-        """Branches of which the program has one side."""
-        self.texts += [f"{places[number]}: {_ONE_SIDE}" for number in numbers]
+    def explain_branches(self, numbers: list[int], places: list[str], reasons: Mapping[int, str]) -> None:
+        """Branches of which the program has one side; of some it is known why the other cannot be compiled."""
+        for number in numbers:
+            reason = reasons.get(number)
+            text = _ONE_SIDE if reason is None else f"{_MISSING_SIDE} ({reason}); {_INSTEAD}"
+            self.texts.append(f"{places[number]}: {text}")
+            if reason is not None:
+                warnings.warn(f"{places[number]}: the step has one side of this branch, for the other cannot be compiled ({reason}). A batch "
+                              f"that goes there is refused; {_INSTEAD}", NumbersWarning, stacklevel=2)
 
     def list_places(self) -> list[str]:
         """Where the branches of the last trace stand, by number."""
@@ -169,8 +203,10 @@ class carried_checks(TorchFunctionMode):
             frame = find_frame()
             if frame is not None and not is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
                 raise AskedForInteger(frame)
-        if function == torch.Tensor.data.__get__ and not isinstance(args[0], torch.nn.Parameter):
+        if function == torch.Tensor.data.__get__:
             return args[0].detach()  # PyTorch's trace would take what is written to it for something new
+        if function == torch.Tensor.data.__set__:
+            return _replace_data(*args)
         if function is torch.Tensor.__setitem__:
             return write(function, *args)
         if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
@@ -199,7 +235,7 @@ class carried_checks(TorchFunctionMode):
         while self._conditions:
             loss = add_check(loss, self._conditions.pop())
         for condition, _ in self._branches:
-            loss = torch.ops.memopt.behind(loss, condition)
+            loss = loss if condition is None else torch.ops.memopt.behind(loss, condition)
         self._places = [place for _, place in self._branches]
         self._branches.clear()
         return loss

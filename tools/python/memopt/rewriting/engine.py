@@ -20,8 +20,9 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, linear_algebra, numbers,
+from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, gamma_draws, linear_algebra, numbers,
                quantization, ragged, repetitions, statistics)
+from .bounds import ValueBounds
 from .checks import add_check
 from .known import KnownValues
 
@@ -33,7 +34,7 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **repetitions.RULES, **statistics.RULES, **numbers.RULES, **composites.RULES,
+                               **repetitions.RULES, **statistics.RULES, **gamma_draws.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _CASTS = {"aten::to", "aten::_to_copy", "aten::type_as"}
@@ -94,6 +95,9 @@ class Engine:
         self._parameters: dict[int, Any] = {}  # by identity
         self._expanded: dict[int, Any] = {}  # by identity: what is the same all along its last dimension
         self.known = KnownValues()
+        self.views = ragged.CopiedViews()
+        self.bounds = ValueBounds()
+        self._most: dict[Any, int] = {}  # by the symbol of a number: how long what it cuts is
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
         #: What has to hold, with what is said where it does not.
@@ -127,6 +131,8 @@ class Engine:
     def key_of(self, value: Any) -> Any:
         if isinstance(value, ragged.Ragged):
             return "ragged", self.key_of(value.full), value.key
+        if ragged.is_grid(value):
+            return "grid", self.key_of(value.full), *((axis.dim, axis.key) for axis in value.axes)
         if isinstance(value, torch.Tensor):
             if id(value) not in self._keys:
                 self._keys[id(value)] = value, next(self._fresh)
@@ -150,6 +156,7 @@ class Engine:
         if torch.Tag.nondeterministic_seeded in target.tags:
             return
         self._note_expanded(target, arguments, result)
+        self.bounds.note(target, arguments, dict(keywords), result)
         for place, value in enumerate(result if isinstance(result, (tuple, list)) else [result]):
             if isinstance(value, torch.Tensor) and id(value) not in self._keys:
                 key = (str(target), place, self.key_of(arguments), self.key_of(tuple(sorted(keywords.items()))))
@@ -158,11 +165,15 @@ class Engine:
     def _forget(self, written: Any) -> None:
         if isinstance(written, ragged.Ragged):
             written.shape = written.axis = None
+        if isinstance(written, (ragged.Ragged, ragged.Grid)):
             written = written.full
-        if not isinstance(written, torch.Tensor):
-            return
-        storage = written.untyped_storage()._cdata
+        if isinstance(written, torch.Tensor):
+            for storage in self.views.settle(written.untyped_storage()._cdata):
+                self._forget_storage(storage)
+
+    def _forget_storage(self, storage: int) -> None:
         self.known.forget(storage)
+        self.bounds.forget(storage)
         for number, (value, _) in list(self._keys.items()):
             if value.untyped_storage()._cdata == storage:
                 self._keys[number] = value, next(self._fresh)
@@ -203,6 +214,7 @@ class Engine:
         """The results of a graph; `values` are those of its placeholders, in order."""
         known: dict[torch.fx.Node, Any] = {}
         waiting = iter(values)
+        self._most.update(numbers.list_cuts(module.graph))
         for node in module.graph.nodes:
             if node.op == "placeholder":
                 known[node] = next(waiting)
@@ -241,7 +253,7 @@ class Engine:
         try:
             result = self.call(node.target, arguments, keywords)
             if isinstance(result, numbers.Number):
-                result.know(node.meta.get("val"))
+                result.know(node.meta.get("val"), self._most)
         except Error as error:
             error.rephrase(lambda text: f"{front}{text}" if text == error.message and not re.match(r"\S+:\d+", text) else text)
             raise
@@ -261,9 +273,18 @@ class Engine:
         name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
         if any(map(numbers.is_number, leaves)):
             if ragged.takes_tensors(name, arguments):
-                return ragged.call(self, target, *pytree.tree_map_only(numbers.Number, lambda number: number.tensor, (arguments, keywords),
-                                                                       is_leaf=numbers.is_number))
-            return numbers.call(self, target, arguments, keywords)
+                return ragged.call(self, target, *pytree.tree_map_only(
+                    numbers.Number, lambda number: number.tensor if number.value is None else number.value, (arguments, keywords),
+                    is_leaf=numbers.is_number))
+            if not ragged.takes_counts(name) or not all(number.value is not None or number.most is not None
+                                                        for number in leaves if isinstance(number, numbers.Number)):
+                return numbers.call(self, target, arguments, keywords)
+            arguments, keywords = pytree.tree_map_only(numbers.Number, lambda number: ragged.as_count(self, number) if number.value is None
+                                                       else number.value, (arguments, keywords), is_leaf=numbers.is_number)
+            leaves = pytree.tree_leaves((arguments, keywords))
+        if any(map(ragged.is_grid, leaves)):
+            ragged.widen_parts(target, leaves)
+            return ragged.call_grids(self, target, arguments, keywords)
         has_rows, has_complex = (any(map(is_of_kind, leaves)) for is_of_kind, _ in _KINDS)
         if has_rows and has_complex:
             raise ragged.NotRagged("among complex numbers")
@@ -356,7 +377,7 @@ class _Anew(nn.Module):
     def _finish(value: Any) -> Any:
         if isinstance(value, numbers.Number):
             return value.tensor
-        if isinstance(value, ragged.Ragged):
+        if isinstance(value, (ragged.Ragged, ragged.Grid)):
             raise Refused("the step returns rows that were chosen by a mask, whose number depends on the data; return all, and the mask")
         return value.tensor() if isinstance(value, ragged.Count) else complex_numbers.finish(value)
 

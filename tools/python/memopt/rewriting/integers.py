@@ -1,10 +1,10 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""`int(x)` of a tensor, `int(batch.max()) + 1`, is `x.item()` while a model is traced, and `range(count)` of a number of rows that
-follows from the data is a tensor, `torch.arange(count)`, with which others are indexed.
+"""`int(x)` of a tensor, `int(batch.max()) + 1`, is `x.item()` while a model is traced, `len(x)` of rows whose number follows from the
+data is `x.shape[0]`, and `range(count)` of such a number is a tensor, `torch.arange(count)`, with which others are indexed.
 
-Python's `int` and `range` ask for a number of Python, which there is none of then. So modules that ask once see others, and the
+Python's `int`, `len` and `range` ask for a number of Python, which there is none of then. So modules that ask once see others, and the
 model is traced again.
 """
 
@@ -50,11 +50,16 @@ def _range(*arguments):
     return builtins.range(*arguments)
 
 
-_OTHERS = {"int": _Integer, "range": _range}
+def _len(value):
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else builtins.len(value)
+
+
+_OTHERS = {"int": _Integer, "range": _range, "len": _len}
 
 
 class AskedForInteger(Exception):
-    """A frame has called `int` of a tensor, or `range` of a size that follows from the data; its module is to see the other one."""
+    """A frame has called `int` of a tensor, or `range` or `len` of what has a size that follows from the data; its module is to see the
+    other one."""
 
     def __init__(self, frame: types.FrameType, name: str = "int"):
         super().__init__(f"{name}(x) of what follows from the data")
@@ -62,11 +67,12 @@ class AskedForInteger(Exception):
 
 
 def _index(size: torch.SymInt) -> int:
-    """`range(size)` asks so, and so do others, which ask again where the module has its own `range`."""
+    """`range(size)` and `len(x)` ask so, and so do others, which ask again where the module has its own of these."""
     frame = find_caller(sys._getframe(1))
-    if frame is not None and symbolic_shapes.free_unbacked_symbols(size) and not is_hidden(frame.f_code.co_filename) and "range" not in frame.f_globals \
-            and "range" in frame.f_code.co_names:
-        raise AskedForInteger(frame, "range")
+    if frame is not None and symbolic_shapes.free_unbacked_symbols(size) and not is_hidden(frame.f_code.co_filename):
+        for name in ("range", "len"):
+            if name in frame.f_code.co_names and name not in frame.f_globals:
+                raise AskedForInteger(frame, name)
     return _index.original(size)
 
 

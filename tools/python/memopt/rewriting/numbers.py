@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,8 +22,12 @@ from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
 from ..errors import UNKNOWN_NUMBER, Refused
+from .sizes import FEWEST
 
-__all__ = ["Number", "RULES", "as_truth", "calculate", "call", "is_number", "is_truth_of_data", "narrow", "take_slice", "write"]
+__all__ = ["Number", "RULES", "as_truth", "calculate", "call", "is_number", "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
+
+#: No size is as large.
+_LARGE = 2 ** 40
 
 
 def _choose_extreme(name: str) -> Callable:
@@ -47,14 +51,22 @@ class Number:
     def __init__(self, tensor: torch.Tensor, roots: tuple[Number, ...] = ()):
         self.tensor, self.roots = tensor, roots or (self,)
         self.value: int | None = None
+        #: The most that it can be, and what has the same key has the same number.
+        self.most: int | None = None
+        self.key: Any = None
         #: Of a truth value: torch.export need not assert it, for it is proven, or was taken for granted while the model was traced.
         self.is_assumed = False
 
-    def know(self, traced: Any) -> None:
-        """From the number of the trace that the program is of."""
+    def know(self, traced: Any, cuts: Mapping[Any, int]) -> None:
+        """From the number of the trace that the program is of, and what such numbers cut."""
         if isinstance(traced, torch.SymInt):
-            known = traced.node.shape_env.simplify(traced.node.expr)
+            env = traced.node.shape_env
+            known = env.simplify(traced.node.expr)
             self.value = int(known) if known.is_number else None
+            if not known.is_number:
+                upper = env.bound_sympy(known).upper
+                limits = [self.most, int(upper) if upper.is_finite and upper < _LARGE else None, cuts.get(known)]
+                self.most = min((limit for limit in limits if limit is not None), default=None)
 
 
 def is_number(value: Any) -> bool:
@@ -72,7 +84,10 @@ def calculate(target: Any, arguments: tuple) -> Number | None:
     if target not in _FUNCTIONS:
         return None
     roots = dict.fromkeys(root for value in arguments if isinstance(value, Number) for root in value.roots)
-    return Number(_FUNCTIONS[target](*map(_as_tensor, arguments)), tuple(roots))
+    result = Number(_FUNCTIONS[target](*map(_as_tensor, arguments)), tuple(roots))
+    if target is operator.ge and is_number(arguments[0]) and arguments[0].key is not None and arguments[1] == FEWEST:
+        result.is_assumed = True
+    return result
 
 
 def _expect(engine: Any, condition: Number, text: str) -> None:
@@ -91,9 +106,26 @@ def _expect(engine: Any, condition: Number, text: str) -> None:
     engine.expect(condition.tensor, f"expected {said}, where n follows from the data", condition)
 
 
+def list_cuts(graph: torch.fx.Graph) -> dict[Any, int]:
+    """By the symbols of numbers that slices end at, as in `x[:, :longest]`: how long what is cut is, at least."""
+    cuts: dict[Any, int] = {}
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.slice.Tensor and len(node.args) > 3 and isinstance(node.args[3], torch.fx.Node):
+            size, end = node.args[0].meta["val"].shape[node.args[1]], node.args[3].meta["val"]
+            if isinstance(size, int) and isinstance(end, torch.SymInt):
+                symbol = end.node.shape_env.simplify(end.node.expr)
+                cuts[symbol] = min(size, cuts.get(symbol, size))
+    return cuts
+
+
 def _item(engine, target, arguments, keywords):
     x = arguments[0]
-    return Number(x.detach().reshape(())) if isinstance(x, torch.Tensor) else target(x)
+    if not isinstance(x, torch.Tensor):
+        return target(x)
+    number = Number(x.detach().reshape(()))
+    bounds = engine.bounds.get(x)
+    number.most, number.key = None if bounds is None else bounds[1], ("number", engine.key_of(x))
+    return number
 
 
 def _scalar_tensor(value: Number, keywords: dict) -> torch.Tensor:

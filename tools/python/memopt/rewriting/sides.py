@@ -19,8 +19,9 @@ its first element, so that means of it, and their slopes, are finite.
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ from ..user_code.tracing_errors import find_cause
 from .asserted import assert_where, insert, is_asserted, list_asserts_of, list_differing_asserts
 from .nothing_changes import Nothing, find_root
 
-__all__ = ["MOST_BRANCHES", "finish_sides", "settle_sides"]
+__all__ = ["MOST_BRANCHES", "find_known_side", "finish_sides", "settle_sides"]
 
 aten = torch.ops.aten
 _library = torch.library.Library("memopt", "FRAGMENT")
@@ -47,6 +48,8 @@ _BRANCH, _BEHIND = torch.ops.memopt.branch.default, torch.ops.memopt.behind.defa
 MOST_SIDES = 12
 MOST_TRACES = 25
 MOST_BRANCHES = 2048
+#: The largest tensor that is looked at for a condition.
+_MOST_KNOWN = 1 << 20
 
 
 class _Differs(Exception):
@@ -71,6 +74,7 @@ class _Pairs:
     def __init__(self, first: torch.export.ExportedProgram, second: torch.export.ExportedProgram):
         self.first_of: dict[torch.fx.Node, torch.fx.Node] = {}  # by the second's
         self._modules = first.graph_module, second.graph_module
+        self.second_module = second.graph_module
         self._pair_inputs(first, second)
 
     def _pair_inputs(self, first, second) -> None:
@@ -296,6 +300,20 @@ class _Chooser:
             value = self._now[value]
         return value
 
+    def can_apply(self, side: _Side) -> bool:
+        """Whether all that the other side takes is there."""
+        other = {*side.other, *side.moved.values()}
+        return all(value in other or value in side.pairs.first_of or value.op == "get_attr" for node in other for value in node.all_input_nodes)
+
+    def _copy_attribute(self, side: _Side, node: torch.fx.Node) -> torch.fx.Node:
+        """What the other program has as an attribute, a region's graph."""
+        module = self._program.graph_module
+        name = next(name for name in map("other_{}".format, itertools.count()) if not hasattr(module, name))
+        setattr(module, name, operator.attrgetter(node.target)(side.pairs.second_module))
+        copy = self._graph.get_attr(name)
+        copy.meta.update(node.meta)
+        return copy
+
     def assert_where_taken(self, side: _Side) -> None:
         for asserted in side.asserted or list_asserts_of(self._program, set(side.body)):
             asserted = self._current(asserted)
@@ -322,10 +340,9 @@ class _Chooser:
         def take(value: torch.fx.Node) -> torch.fx.Node:
             if value in copies:
                 return copies[value]
-            found = side.pairs.first_of.get(value)
-            if found is None:
-                raise _Differs
-            return self._current(found)
+            if value.op == "get_attr" and value not in side.pairs.first_of:
+                return self._copy_attribute(side, value)
+            return self._current(side.pairs.first_of[value])
 
         self.assert_where_taken(side)
         with graph.inserting_before(side.behind):
@@ -403,9 +420,12 @@ class _Tracer:
 
     def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]):
         self._retrace, self._left = retrace, MOST_TRACES
+        #: What was in the way of the last trace.
+        self.error: Exception | None = None
 
     def trace(self, otherwise: Callable[[int], bool]) -> torch.export.ExportedProgram | None:
         self._left -= 1
+        self.error = None
         if self._left < 0:
             return None
         try:
@@ -413,14 +433,18 @@ class _Tracer:
         except Exception as error:  # the branch has one side
             if find_cause(error, EndlessLoop) is not None:
                 raise
+            self.error = error
             return None
         _drop_ends(other)
         return other
 
 
-def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: frozenset[int], numbers: Sequence[int]) -> list[int]:
-    """Has the program choose behind each of these branches; `taken` were taken otherwise when it was traced. Returns those that are left."""
-    sides, left = [], []
+def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: frozenset[int],
+                 numbers: Sequence[int]) -> dict[int, Exception | None]:
+    """Has the program choose behind each of these branches; `taken` were taken otherwise when it was traced. Returns those that are left,
+    with the errors of their other sides."""
+    sides: list[_Side] = []
+    left: dict[int, Exception | None] = {}
     for number in numbers:
         other = tracer.trace(lambda other: other in taken or other == number)
         try:
@@ -435,14 +459,16 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
                 side = _find_side(program, other, number)
             sides.append(side)
         except _Differs:
-            left.append(number)
+            left[number] = tracer.error
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     chooser = _Chooser(program)
     for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
         if side.is_settled:
             chooser.assert_where_taken(side)
-        else:
+        elif chooser.can_apply(side):
             chooser.apply(side)
+        else:
+            left[side.number] = None
     return left
 
 
@@ -452,14 +478,52 @@ def _drop_markers(program: torch.export.ExportedProgram, numbers: Sequence[int])
         program.graph.erase_node(node)
 
 
-def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]) -> list[int]:
+def find_known_side(program: torch.export.ExportedProgram) -> tuple[int, bool] | None:
+    """Of the first branch whose condition follows from no data, its number and what the condition is."""
+    if all(node.target is not _BRANCH for node in program.graph.nodes):
+        return None
+    constants = {spec.arg.name: program.constants[spec.target] for spec in program.graph_signature.input_specs
+                 if spec.kind == InputKind.CONSTANT_TENSOR}
+    known: dict[torch.fx.Node, torch.Tensor] = {}
+
+    def forget(written: torch.fx.Node) -> None:
+        if written in known:
+            storage = known[written].untyped_storage()._cdata
+            for node in [node for node, value in known.items() if value.untyped_storage()._cdata == storage]:
+                del known[node]
+
+    for node in program.graph.nodes:
+        value, schema = node.meta.get("val"), getattr(node.target, "_schema", None)
+        if node.op == "placeholder" and node.name in constants and constants[node.name].numel() <= _MOST_KNOWN:
+            known[node] = constants[node.name].clone()
+        if node.op != "call_function":
+            continue
+        if node.target is _BRANCH and node.args[0] in known:
+            with torch._C.DisableTorchFunction():  # which would take it for a branch
+                return node.args[1], bool(known[node.args[0]])
+        is_known = (isinstance(node.target, torch._ops.OpOverload) and node.target is not _BRANCH and isinstance(value, torch.Tensor)
+                    and torch.Tag.nondeterministic_seeded not in node.target.tags and _find_shape(value) is not None
+                    and value.numel() <= _MOST_KNOWN and all(argument in known for argument in node.all_input_nodes))
+        if is_known:
+            arguments, keywords = torch.fx.node.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
+            with torch.no_grad():
+                known[node] = node.target(*arguments, **keywords)
+        elif schema is not None and schema.is_mutable:
+            for written in node.all_input_nodes:
+                forget(written)
+    return None
+
+
+def settle_sides(program: torch.export.ExportedProgram,
+                 retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]) -> dict[int, Exception | None]:
     """Makes the program compute what holds on either side of its branches. `retrace` traces again with those branches taken
-    otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless.
+    otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless, with the
+    errors of those that could not be traced otherwise.
     """
     _drop_ends(program)
     left = [node.args[1] for node in program.graph.nodes if node.target is _BRANCH]
     if not left:
-        return []
+        return {}
     tracer = _Tracer(retrace)
     other = tracer.trace(lambda number: True)
     if other is not None:
@@ -470,13 +534,12 @@ def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Calla
             left = [number for number in left if not any(side.number == number for side in settled)]
         except _Differs:
             pass
-    if len(left) <= MOST_SIDES:
-        left = _settle_each(program, tracer, frozenset(), left)
+    found = _settle_each(program, tracer, frozenset(), left) if len(left) <= MOST_SIDES else dict.fromkeys(left)
     program.graph_module.recompile()
-    return left
+    return found
 
 
-def finish_sides(program: torch.export.ExportedProgram, one_sided: Sequence[int]) -> None:
+def finish_sides(program: torch.export.ExportedProgram, one_sided: Collection[int]) -> None:
     """Branches that have one side are checked: the loss is no number where the other holds. Markers are taken off."""
     graph = program.graph
     output = graph.output_node()

@@ -85,7 +85,8 @@ _OPPOSITES = {operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: o
 
 def _take_side(condition: torch.SymBool) -> bool:
     """A branch of the model's own by a number of rows: the side of many rows is traced first, and rewriting/sides.py has both."""
-    from .checks import check_raising_side, decide_side  # which needs the modules beside this one
+    from .checks import check_raising_side, decide_side  # which need the modules beside this one
+    from .numbers import as_truth
     raising = check_raising_side(condition)
     if raising is not None:
         return raising
@@ -104,9 +105,8 @@ def _take_side(condition: torch.SymBool) -> bool:
     compare = _COMPARISONS[kind] if value else _OPPOSITES[_COMPARISONS[kind]]
     try:
         holds = torch.as_tensor(compare(*(_compute(part, counts) for part in expression.args)))
-    except (KeyError, TypeError) as error:
-        raise Refused(f"{called_from()}: a branch by {expression} rows is not supported; compute both sides and choose by "
-                      "torch.where") from error
+    except (KeyError, TypeError):  # of numbers that are none of rows
+        holds = as_truth(condition if value else torch.sym_not(condition))
     side = decide_side(holds)
     return value if side is None else value == side
 

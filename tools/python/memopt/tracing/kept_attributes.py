@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What torch.export does to the attributes of modules that it should not.
 
-Of buffers it sees what is written to them, and not that forward puts another tensor in their place: `self.hidden = h.detach()`.
-In the place of dicts, lists and tuples it leaves equal ones, so that others who have them no longer have the model's.
+Of buffers it sees what is written to them, and not that forward puts another tensor in their place: `self.hidden = h.detach()`; nor of
+parameters without a gradient, `self.codes = nn.Parameter(average, requires_grad=False)`, which are state as buffers are. In the place of dicts, lists and tuples it leaves equal ones, so that others who have them no longer have the model's.
 """
 
 from __future__ import annotations
@@ -15,27 +15,44 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
+from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import Refused
 
-__all__ = ["kept_buffers", "kept_containers"]
+__all__ = ["kept_buffers", "kept_containers", "make_written_buffers"]
 
 
 @contextlib.contextmanager
 def kept_buffers(module: nn.Module) -> Iterator[None]:
-    """What stands in the place of a buffer at the end is written to the buffer that was there."""
-    before = [(f"{path}.{key}", inner._buffers, key, tensor) for path, inner in module.named_modules()
-              for key, tensor in inner._buffers.items()]
+    """What stands in the place of a buffer at the end, or of a parameter without a gradient, is written to what was there."""
+    before = [(f"{path}.{key}", kind, holder, key, tensor) for path, inner in module.named_modules()
+              for kind, holder in (("buffer", inner._buffers), ("parameter", inner._parameters)) for key, tensor in holder.items()]
     yield
-    for name, holder, key, old in before:
-        new = holder.get(key)
+    for path, kind, holder, key, old in before:
+        new, name = holder.get(key), path.partition(".")[2]
         if new is old:
             continue
-        if old is None or new is None or (new.shape, new.dtype) != (old.shape, old.dtype):
-            raise Refused(f"forward puts {_describe(new)} in the place of the buffer '{name.partition('.')[2]}', which has "
-                          f"{_describe(old)}: a step keeps buffers of one shape and type")
-        old.copy_(new.detach())
         holder[key] = old
+        if old is None or new is None or (new.shape, new.dtype) != (old.shape, old.dtype):
+            raise Refused(f"forward puts {_describe(new)} in the place of the {kind} '{name}', which has "
+                          f"{_describe(old)}: a step keeps {kind}s of one shape and type")
+        if old.requires_grad:
+            raise Refused(f"forward puts another tensor in the place of the {kind} '{name}', which is trained; only the optimizer writes "
+                          "it. Make what forward keeps (a moving average, say) a buffer, or requires_grad=False")
+        old.copy_(new.detach())
+
+
+def make_written_buffers(program: torch.export.ExportedProgram) -> None:
+    """Parameters without a gradient that forward writes are buffers of the program."""
+    signature = program.graph_signature
+    written = {spec.target for spec in signature.output_specs if spec.kind == OutputKind.PARAMETER_MUTATION
+               and not program.state_dict[spec.target].requires_grad}
+    for spec in signature.input_specs:
+        if spec.kind == InputKind.PARAMETER and spec.target in written:
+            spec.kind, spec.persistent = InputKind.BUFFER, True
+    for spec in signature.output_specs:
+        if spec.target in written:
+            spec.kind = OutputKind.BUFFER_MUTATION
 
 
 _CONTAINERS = dict, list, collections.deque

@@ -11,7 +11,11 @@ all; sums leave out those that do not count; writes by index leave them alone. A
 does, so that what is computed from it is as finite, and so are its slopes, which are multiplied by zero.
 """
 
-from .calls import RULES, call, takes_tensors, widen_parts
+from .calls import RULES, as_count, call, takes_counts, takes_tensors, widen_parts
+from .grids import Grid, is_grid
+from .grids import call as call_grids
 from .values import Count, NotRagged, Ragged, is_ragged
+from .views import CopiedViews
 
-__all__ = ["Count", "NotRagged", "RULES", "Ragged", "call", "is_ragged", "takes_tensors", "widen_parts"]
+__all__ = ["CopiedViews", "Count", "Grid", "NotRagged", "RULES", "Ragged", "as_count", "call", "call_grids", "is_grid", "is_ragged",
+           "takes_counts", "takes_tensors", "widen_parts"]

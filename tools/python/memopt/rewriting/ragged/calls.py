@@ -12,13 +12,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .. import numbers
+from ..composites import list_parts
 from ..sizes import FEWEST
-from . import choosing, layers, ordering, reductions, shapes, writing
+from . import choosing, grids, layers, ordering, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
-from .values import Count, NotRagged, Ragged, is_ragged
+from .values import Count, NotRagged, Ragged, as_count, is_ragged
 
-__all__ = ["RULES", "call", "takes_tensors", "widen_parts"]
+__all__ = ["RULES", "as_count", "call", "takes_counts", "takes_tensors", "widen_parts"]
 
 #: By the operator's name.
 _OF_ROWS = {**choosing.RULES, **writing.RULES, **reductions.RULES, **ordering.RULES, **shapes.RULES, **layers.RULES}
@@ -74,7 +75,19 @@ def widen_parts(target: Any, leaves: list) -> None:
 
 def takes_tensors(name: str, arguments: tuple) -> bool:
     """Whether a rule has tensors for the numbers of Python, which follow from the data."""
-    return name == "aten::topk" or name == "aten::select" and isinstance(arguments[0], Ragged)
+    return name == "aten::topk" or name in ("aten::select", "aten::slice", "aten::narrow") and isinstance(arguments[0], Ragged)
+
+
+def takes_counts(name: str) -> bool:
+    """Whether numbers that follow from the data are sizes of its result, which is rows if they have a bound."""
+    return name.removeprefix("aten::") in shapes.SIZED
+
+
+def _is_made_of_pointwise(target: Any, arguments: tuple, keywords: dict) -> bool:
+    given = pytree.tree_map_only((Ragged, Count), lambda value: value.full if isinstance(value, Ragged) else torch.scalar_tensor(0),
+                                 (arguments, keywords), is_leaf=is_ragged)
+    parts = list_parts(target, *given)
+    return bool(parts) and all(torch.Tag.pointwise in part.tags for part in parts)
 
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
@@ -87,7 +100,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     rule = _OF_ROWS.get(name)
     if rule is not None:
         return rule(engine, target, arguments, keywords)
-    if torch.Tag.pointwise in target.tags:
+    if torch.Tag.pointwise in target.tags or _is_made_of_pointwise(target, arguments, keywords):
         return pointwise(engine, target, arguments, keywords)
     raise NotRagged()
 
@@ -105,10 +118,10 @@ def _call_or(engine, target, arguments, keywords):
 
 
 def _drop(engine, target, arguments, keywords):
-    """What torch.export asserts of sizes and types."""
+    """Assertions."""
 
 
 #: Operators that make rows, whatever they are called with.
 RULES = {f"aten::{name}": rule for name, rule in {
     **choosing.MAKERS, **writing.MAKERS, "where": _where,
-    **dict.fromkeys(("_assert_tensor_metadata", "sym_constrain_range_for_size", "sym_constrain_range"), _drop)}.items()}
+    **dict.fromkeys(grids.ASSERTIONS, _drop)}.items()}

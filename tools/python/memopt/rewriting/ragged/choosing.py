@@ -53,7 +53,7 @@ def replace_known_masks(engine: Any, indices: Any) -> list:
 def find_places(engine: Any, condition: Any) -> list:
     """The coordinates where a condition holds."""
     if isinstance(condition, Ragged):
-        raise NotRagged("in places among them")
+        return _find_places_among(engine, condition)
     known = find_known_places(engine, condition)
     if known is not None:
         return known
@@ -66,6 +66,17 @@ def find_places(engine: Any, condition: Any) -> list:
         place = flat if below == 1 else torch.div(flat, below, rounding_mode="floor")
         place = place % size if size * below != mask.numel() else place
         found.append(Ragged(place, 0, valid, key, shape=mask.shape, axis=len(found)))
+    return found
+
+
+def _find_places_among(engine: Any, condition: Ragged) -> list:
+    """Along the rows, their numbers among those that count."""
+    full = condition.full if condition.full.dtype is torch.bool else condition.full != 0
+    found = find_places(engine, full & condition.spread())
+    if not condition.in_front:
+        rank = (condition.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+        place = found[condition.dim]
+        found[condition.dim] = place.with_full(rank.index_select(0, place.full))
     return found
 
 

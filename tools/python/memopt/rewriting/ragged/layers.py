@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import string
+
 import torch
 from torch.utils import _pytree as pytree
 
+from . import grids
 from .values import Count, NotRagged, Ragged, align_all, bind, fill_rows, find_rows, is_ragged, plain, plain_all, rank_of, wrap_dim
 
 aten = torch.ops.aten
 
-__all__ = ["RULES", "pointwise"]
+__all__ = ["POINTWISE", "RULES", "call_with_tensors", "pointwise"]
 
 
 def _meet(engine, leaves: list) -> tuple[list, int]:
@@ -33,10 +36,12 @@ def pointwise(engine, target, arguments, keywords):
     leaves, spec = pytree.tree_flatten((arguments, keywords), is_leaf=is_ragged)
     leaves = [leaf.tensor() if isinstance(leaf, Count) else leaf for leaf in leaves]
     if not any(isinstance(leaf, Ragged) for leaf in leaves):
-        return _call_with_tensors(target, *pytree.tree_unflatten(leaves, spec))
+        return call_with_tensors(target, *pytree.tree_unflatten(leaves, spec))
+    if len({leaf.full.dim() - leaf.dim for leaf in leaves if isinstance(leaf, Ragged)}) > 1:
+        return grids.pointwise(engine, lambda given, named: call_with_tensors(target, given, named), arguments, keywords)
     leaves, dim = _meet(engine, leaves)
     arguments, keywords = pytree.tree_unflatten([plain(leaf) for leaf in leaves], spec)
-    return find_rows(leaves).with_full(_call_with_tensors(target, arguments, keywords), dim)
+    return find_rows(leaves).with_full(call_with_tensors(target, arguments, keywords), dim)
 
 
 def _broadcast(engine, target, arguments, keywords):
@@ -45,7 +50,7 @@ def _broadcast(engine, target, arguments, keywords):
     return [first.with_full(full, dim) for full in torch.broadcast_tensors(*map(plain, leaves))]
 
 
-def _call_with_tensors(target, arguments, keywords):
+def call_with_tensors(target, arguments, keywords):
     """An overload for numbers may have got tensors."""
     name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else None
     if name and any(isinstance(value, torch.Tensor) and "Tensor" not in str(parameter.type)
@@ -70,8 +75,27 @@ def _multiply_rows(x: Ragged, weights: torch.Tensor, multiply) -> Ragged:
     return x.with_full(fill_rows(multiply(x.masked(0)), 0, x.valid))
 
 
+def _multiply_pairs(a, b, multiply):
+    """Each row with each: rows by one mask are the result's rows, those by another its columns."""
+    if not isinstance(a, Ragged) or not isinstance(b, Ragged) or a.dim != rank_of(a) - 2 or b.dim != rank_of(b) - 1:
+        raise NotRagged("with what has other rows")
+    full = multiply(a.full, b.full)
+    return grids.make(full, [axis._replace(dim=full.dim() - 2 + place) for place, value in enumerate((a, b)) for axis in grids.axes_of(value)])
+
+
+def _measure(engine, target, arguments, keywords):
+    """cdist: of each row from each."""
+    a, b, *rest = arguments
+    if any(isinstance(value, Ragged) and value.dim != rank_of(value) - 2 for value in (a, b)):
+        raise NotRagged("along other dimensions")
+    full = target(plain(a), plain(b), *rest, **keywords)
+    return grids.make(full, [axis._replace(dim=full.dim() - 2 + place) for place, value in enumerate((a, b)) for axis in grids.axes_of(value)])
+
+
 def _linear(engine, target, arguments, keywords):
     x = arguments[0]
+    if isinstance(arguments[1], Ragged) and arguments[1].dim == 0 and len(arguments) < 3:
+        return _matmul(engine, aten.matmul.default, (x, arguments[1].with_full(arguments[1].full.t(), 1)), {})
     if not isinstance(x, Ragged) or x.dim == x.full.dim() - 1 or any(map(is_ragged, arguments[1:])):
         raise NotRagged("as weights")
     return _multiply_rows(x, arguments[1], lambda full: target(full, *arguments[1:], **keywords))
@@ -90,13 +114,49 @@ def _matmul(engine, target, arguments, keywords):
         a, b = align_all(engine, [a, b])
         return target(a.masked(0), b.masked(0))
     if in_a or in_b or isinstance(a, Ragged) and isinstance(b, Ragged):
-        raise NotRagged("with what has other rows")
+        return _multiply_pairs(a, b, target)
     if isinstance(a, Ragged) and rank_a == 2 and rank_b == 2:
         return _multiply_rows(a, b, lambda full: target(full, b))
     full = target(plain(a), plain(b))
     if isinstance(a, Ragged):
         return a.with_full(full, full.dim() - (rank_a - a.dim) + (1 if rank_b == 1 else 0))
     return b.with_full(full, full.dim() - (rank_b - b.dim) + (1 if rank_a == 1 and b.dim < rank_b - 2 else 0))
+
+
+def _write_out(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The letters of the operands and of the result, without `...` and with what is behind the arrow."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    labels = inputs.split(",")
+    spare = [letter for letter in string.ascii_letters if letter not in inputs]
+    most = max([0] + [rank - len(label.replace("...", "")) for label, rank in zip(labels, ranks) if "..." in label])
+    others = "".join(spare[:most])
+    letters = "".join(labels).replace(".", "")
+    if not arrow:
+        output = "..." * any("..." in label for label in labels) + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+    counts = [rank - len(label.replace("...", "")) for label, rank in zip(labels, ranks)]
+    return [label.replace("...", others[most - count:]) for label, count in zip(labels, counts)], output.replace("...", others)
+
+
+def _einsum(engine, target, arguments, keywords):
+    """A letter of rows is summed over those that count, or is the rows of the result."""
+    equation, operands = arguments[0], list(arguments[1])
+    labels, output = _write_out(equation, [rank_of(operand) for operand in operands])
+    letters = dict.fromkeys(label[operand.dim] for label, operand in zip(labels, operands) if isinstance(operand, Ragged))
+    kept: list[grids.Axis] = []
+    for letter in letters:
+        places = [place for place, label in enumerate(labels) if letter in label]
+        if not all(isinstance(operands[place], Ragged) and labels[place][operands[place].dim] == letter and labels[place].count(letter) == 1
+                   for place in places):
+            raise NotRagged("beside a tensor with as many rows")
+        for place, operand in zip(places, align_all(engine, [operands[place] for place in places])):
+            operands[place] = operand
+        if letter not in output:
+            for place in places:
+                operands[place] = operands[place].masked(0)
+        else:
+            kept += [axis._replace(dim=output.index(letter)) for axis in grids.axes_of(operands[places[0]])]
+    full = target(f"{','.join(labels)}->{output}", [plain(operand) for operand in operands], *arguments[2:], **keywords)
+    return grids.make(full, kept)
 
 
 def _normalize(engine, target, arguments, keywords):
@@ -134,18 +194,20 @@ def _one_hot(engine, target, arguments, keywords):
     return x.with_full(target(x.full, classes))
 
 
+#: Pointwise without PyTorch's tag.
+POINTWISE = ("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num", "__and__", "__or__", "divide", "true_divide",
+             "multiply", "subtract", "greater", "less", "greater_equal", "less_equal", "not_equal", "floor_divide", "isclose",
+             "arctan2", "log_sigmoid", "absolute", "negative", "special_expit", "special_xlogy", "fix", "type_as", "ldexp",
+             "hardswish", "fill", "fill_", "zero_")
+
 RULES = {
     **dict.fromkeys(("clone", "contiguous", "to", "_to_copy", "detach", "detach_", "alias", "dropout", "native_dropout",
                      "lift_fresh_copy", "clone_", "feature_dropout", "bernoulli"), _same_shape),
-    "linear": _linear, **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm"), _matmul),
+    "einsum": _einsum, "cdist": _measure, "linear": _linear, **dict.fromkeys(("matmul", "mm", "bmm", "mv", "dot", "addmm"), _matmul),
     **dict.fromkeys(("layer_norm", "rms_norm"), _normalize),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution", "group_norm", "max_pool2d", "avg_pool2d", "max_pool1d",
                      "avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool1d", "instance_norm_", "prelu"), _by_sample),
     **dict.fromkeys(("cosine_similarity", "pairwise_distance"), _compare),
     "one_hot": _one_hot, "broadcast_tensors": _broadcast,
-    # Pointwise without PyTorch's tag.
-    **dict.fromkeys(("where", "masked_fill", "masked_fill_", "clamp", "rsub", "nan_to_num", "__and__", "__or__", "divide", "true_divide",
-                     "multiply", "subtract", "greater", "less", "greater_equal", "less_equal", "not_equal", "floor_divide", "isclose",
-                     "arctan2", "log_sigmoid", "absolute", "negative", "special_expit", "special_xlogy", "fix", "type_as", "ldexp",
-                     "hardswish", "fill", "fill_", "zero_"), pointwise),
+    **dict.fromkeys(POINTWISE, pointwise),
 }

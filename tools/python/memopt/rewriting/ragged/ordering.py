@@ -16,13 +16,7 @@ import torch
 
 from .values import Count, Ragged, bind, compact, wrap_dim
 
-__all__ = ["RULES", "number_among"]
-
-
-def number_among(x: Ragged, places: torch.Tensor) -> torch.Tensor:
-    """Of places among all rows, the numbers among those that count."""
-    rank = (x.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
-    return rank.index_select(0, places.reshape(-1)).reshape(places.shape)
+__all__ = ["RULES"]
 
 
 def _sort_rows(engine: Any, x: Ragged, descending: bool) -> tuple[Ragged, Ragged]:
@@ -31,7 +25,7 @@ def _sort_rows(engine: Any, x: Ragged, descending: bool) -> tuple[Ragged, Ragged
     is_behind = (order >= x.count()).to(torch.int32)
     order = order.gather(x.dim, is_behind.argsort(dim=x.dim, stable=True))
     valid, key = torch.arange(x.bound) < x.count(), engine.intern("front", x.key)
-    return Ragged(values.gather(x.dim, order), x.dim, valid, key), Ragged(order, x.dim, valid, key)
+    return tuple(Ragged(full, x.dim, valid, key, in_front=True) for full in (values.gather(x.dim, order), order))
 
 
 def _sort(engine, target, arguments, keywords):
@@ -47,7 +41,7 @@ def _sort(engine, target, arguments, keywords):
 
 def _take_front(engine: Any, values: Ragged, count: Any) -> Ragged:
     valid = values.valid & (torch.arange(values.bound) < count)
-    return Ragged(values.full, values.dim, valid, engine.intern("first", values.key, engine.key_of(count)))
+    return Ragged(values.full, values.dim, valid, engine.intern("first", values.key, engine.key_of(count)), in_front=values.in_front)
 
 
 def _topk(engine, target, arguments, keywords):

@@ -9,10 +9,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .layers import pointwise
-from .ordering import number_among
-from .values import NotRagged, Ragged, align_all, bind, fill_rows, find_rows, list_dims, plain
+from .values import NotRagged, Ragged, align_all, bind, fill_rows, find_rows, list_dims, number_among, plain
 
-__all__ = ["RULES"]
+__all__ = ["KEEPS_DIM", "NEUTRAL", "RULES"]
 
 
 def _lowest(dtype: torch.dtype) -> float:
@@ -24,12 +23,12 @@ def _highest(dtype: torch.dtype) -> float:
 
 
 #: What does not count becomes this.
-_NEUTRAL = {"sum": lambda t: 0, "nansum": lambda t: 0, "prod": lambda t: 1, "any": lambda t: False, "all": lambda t: True,
+NEUTRAL = {"sum": lambda t: 0, "nansum": lambda t: 0, "prod": lambda t: 1, "any": lambda t: False, "all": lambda t: True,
             "amax": _lowest, "amin": _highest, "max": _lowest, "min": _highest, "argmax": _lowest, "argmin": _highest,
             "logsumexp": _lowest, "count_nonzero": lambda t: 0, "linalg_vector_norm": lambda t: 0, "norm": lambda t: 0,
             "cumsum": lambda t: 0, "softmax": _lowest, "log_softmax": _lowest, "_softmax": _lowest, "_log_softmax": _lowest}
 
-_KEEPS_DIM = {"cumsum", "softmax", "log_softmax", "_softmax", "_log_softmax"}
+KEEPS_DIM = {"cumsum", "softmax", "log_softmax", "_softmax", "_log_softmax"}
 
 
 def _reduce(engine, target, arguments, keywords):
@@ -40,7 +39,7 @@ def _reduce(engine, target, arguments, keywords):
     dims = list_dims(bound.get("dim"), rank)
     if x.dim not in dims:
         result = target(x.full, *rest, **keywords)
-        keeps = bound.get("keepdim", False) or name in _KEEPS_DIM
+        keeps = bound.get("keepdim", False) or name in KEEPS_DIM
         dim = x.dim if keeps else x.dim - sum(other < x.dim for other in dims)
         return pytree.tree_map_only(torch.Tensor, lambda value: x.with_full(value, dim), result)
     if name == "mean":
@@ -52,9 +51,9 @@ def _reduce(engine, target, arguments, keywords):
         return total / (x.count() * others).to(total.dtype)
     if name in ("var", "std"):
         return _spread_of(x, bound, dims, name)
-    if name not in _NEUTRAL:
+    if name not in NEUTRAL:
         raise NotRagged()
-    full = x.masked(_NEUTRAL[name](x.full.dtype))
+    full = x.masked(NEUTRAL[name](x.full.dtype))
     if name in ("argmax", "argmin") and len(dims) > 1:
         raise NotRagged("whose places are counted with others")
     result = target(full, *rest, **keywords)
@@ -62,7 +61,7 @@ def _reduce(engine, target, arguments, keywords):
         return number_among(x, result)
     if isinstance(result, tuple):  # with places
         return result[0], number_among(x, result[1])
-    if name in _KEEPS_DIM:
+    if name in KEEPS_DIM:
         return x.with_full(fill_rows(result, x.dim, x.valid))
     return result
 
@@ -128,7 +127,7 @@ def _row_loss(engine, target, arguments, keywords):
 
 
 RULES = {
-    **dict.fromkeys((*_NEUTRAL, "mean", "var", "std"), _reduce), "max": _extreme, "min": _extreme,
+    **dict.fromkeys((*NEUTRAL, "mean", "var", "std"), _reduce), "max": _extreme, "min": _extreme,
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
                      "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"),
                     _loss),

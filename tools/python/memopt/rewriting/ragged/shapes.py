@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from .values import Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_rows, list_dims, plain, plain_all, wrap_dim
+from . import grids
+from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, front_rows,
+                     list_dims, plain, plain_all, wrap_dim)
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "SIZED"]
 
 
 def _unsqueeze(engine, target, arguments, keywords):
@@ -38,32 +42,96 @@ def _select(engine, target, arguments, keywords):
         place = torch.where(index < 0, index + x.count(), index)
         engine.expect((place >= 0) & (place < x.count()), f"a mask chooses too few rows for the index {arguments[2]}"
                       if isinstance(arguments[2], int) else "an index among rows that a mask chooses is not one of theirs", x)
-        place = place.clamp(0, x.bound - 1).reshape(1)
-        return compact(x).index_select(dim, place).squeeze(dim)
+        return _take_row(engine, x, place.clamp(0, x.bound - 1))
     return x.of_axis(target(x.full, dim, index), x.dim - (dim < x.dim), index)
+
+
+def _take_row(engine, x: Ragged, place: torch.Tensor) -> torch.Tensor:
+    """The row that has this number among those that count."""
+    where = find_order(x).index_select(0, place.reshape(1))
+
+    def read() -> torch.Tensor:
+        return x.full.index_select(x.dim, where).squeeze(x.dim)
+
+    row = read()
+    engine.views.add(row, x.full, read, lambda: x.full.index_copy(x.dim, where, row.unsqueeze(x.dim)))
+    return row
 
 
 def _slice(engine, target, arguments, keywords):
     x, dim, start, end, step = (*arguments, *(0, None, None, 1)[len(arguments) - 1:])[:5]
-    if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) != x.dim:
-        return x.with_full(target(x.full, dim, start, end, step))
     start = start or 0
     end = sys.maxsize if end is None else end
+    if isinstance(x, Ragged) and wrap_dim(dim, x.full.dim()) == x.dim and isinstance(step, int):
+        is_all = isinstance(start, int) and not start and isinstance(end, int) and end >= x.bound and step == 1
+        return x if is_all else _take_slice(engine, x, start, end, step)
+    if not isinstance(x, Ragged) and start == 0 and step == 1:
+        return _take_front(engine, x, wrap_dim(dim, x.dim()), end)
     if not isinstance(x, Ragged) or not all(isinstance(part, int) for part in (start, end, step)):
-        raise NotRagged("a slice of them")
-    return x if not start and end >= x.bound and step == 1 else _take_slice(engine, x, start, end, step)
+        raise NotRagged("a slice of others")
+    return x.with_full(target(x.full, dim, start, end, step))
 
 
-def _take_slice(engine, x: Ragged, start: int, end: int, step: int = 1) -> Ragged:
+def _take_front(engine, x: torch.Tensor, dim: int, end: Count) -> Ragged:
+    """`x[:, :longest]`."""
+    size = x.shape[dim]
+    rows = end.rows if (end.factor, end.offset, end.bound) == (1, 0, size) else front_rows(
+        engine, size, _wrap_place(end, torch.full((), size)), ("cut", end.rows.key, end.factor, end.offset))
+
+    def read() -> torch.Tensor:
+        return fill_rows(x, dim, rows.valid)
+
+    part = Ragged(read(), dim, rows.valid, rows.key, in_front=True)
+    engine.views.add(part.full, x, read, lambda: torch.where(part.spread(), part.full, x))
+    return part
+
+
+def _narrow(engine, target, arguments, keywords):
+    x, dim, start, length = arguments
+    rank = x.full.dim() if isinstance(x, Ragged) else x.dim()
+    dim = wrap_dim(dim, rank)
+    if isinstance(x, Ragged) and dim != x.dim:
+        return x.with_full(target(x.full, dim, start, length))
+    if isinstance(length, int):
+        places = torch.arange(length) + (start.tensor() if isinstance(start, Count) else start)
+        return (compact(x) if isinstance(x, Ragged) else x).index_select(dim, places)
+    if isinstance(start, int) and not start:
+        return _slice(engine, target, (x, dim, 0, length), {})
+    if not isinstance(x, Ragged):
+        raise NotRagged("from there on")
+    first = start.tensor() if isinstance(start, Count) else torch.as_tensor(start)
+    return _take_slice(engine, x, first, first + (length.tensor() if isinstance(length, Count) else length))
+
+
+def _wrap_place(place: Any, count: torch.Tensor) -> Any:
+    """Where a slice begins or ends, counted from the front; a number of Python, or one that follows from the data."""
+    if isinstance(place, int):
+        return place if place >= 0 else (count + place).clamp(min=0)
+    place = place.tensor() if isinstance(place, Count) else place
+    return torch.where(place < 0, place + count, place).clamp(min=0)
+
+
+def _take_slice(engine, x: Ragged, start: Any, end: Any, step: int = 1) -> Ragged:
     """The rows stay in their places, and fewer of them count."""
     rank = x.valid.to(torch.int64).cumsum(0) - 1
-    first = start if start >= 0 else (x.count() + start).clamp(min=0)
+    first = _wrap_place(start, x.count())
     valid = x.valid & (rank >= first)
-    if end < x.bound:
-        valid = valid & (rank < (end if end >= 0 else x.count() + end))
+    if not isinstance(end, int) or end < x.bound:
+        valid = valid & (rank < _wrap_place(end, x.count()))
     if step != 1:
         valid = valid & ((rank - first) % step == 0)
-    return Ragged(fill_rows(x.full, x.dim, valid), x.dim, valid, engine.intern("slice", x.key, start, end, step))
+
+    def read() -> torch.Tensor:
+        return fill_rows(x.full, x.dim, valid)
+
+    part = Ragged(read(), x.dim, valid, engine.intern("slice", x.key, *map(_key_of_place(engine), (start, end)), step))
+    engine.views.add(part.full, x.full, read, lambda: torch.where(part.spread(), part.full, x.full))
+    return part
+
+
+def _key_of_place(engine: Any) -> Callable[[Any], Any]:
+    return lambda place: place if isinstance(place, int) else (place.rows.key, place.factor, place.offset) if isinstance(place, Count) \
+        else engine.key_of(place)
 
 
 def _diff(engine, target, arguments, keywords):
@@ -96,7 +164,7 @@ def _permute(engine, target, arguments, keywords):
 
 def _view(engine, target, arguments, keywords):
     x, sizes = arguments[0], list(arguments[1])
-    if not isinstance(x, Ragged):
+    if not isinstance(x, Ragged) or sum(isinstance(size, Count) for size in sizes) > 1:
         raise NotRagged("as sizes")
     sizes = [size.bound if isinstance(size, Count) else size for size in sizes]
     return _reshape(engine, x, sizes)
@@ -125,9 +193,16 @@ def _group(engine, x: Ragged, sizes: list[int], dim: int, count: int) -> Ragged:
     if x.alike % size == 0:  # the mask chooses groups
         full, valid = x.full.reshape(sizes), x.valid.reshape(count, size)[:, 0]
         return Ragged(full, dim, valid, engine.intern("groups", x.key, size))
-    full = compact(x).reshape(sizes)
     valid = torch.arange(count) < torch.div(x.count(), size, rounding_mode="floor")
-    return Ragged(fill_rows(full, dim, valid), dim, valid, engine.intern("groups in front", x.key, size))
+    order = find_order(x)
+
+    def read() -> torch.Tensor:
+        return fill_rows(x.full.index_select(x.dim, order).reshape(sizes), dim, valid)
+
+    groups = Ragged(read(), dim, valid, engine.intern("groups in front", x.key, size))
+    engine.views.add(groups.full, x.full, read, lambda: torch.where(
+        x.spread(), torch.zeros_like(x.full).index_copy(x.dim, order, groups.full.reshape(x.full.shape)), x.full))
+    return groups
 
 
 def _flatten(engine, target, arguments, keywords):
@@ -137,14 +212,25 @@ def _flatten(engine, target, arguments, keywords):
 
 def _expand(engine, target, arguments, keywords):
     x, sizes = arguments[0], list(arguments[1])
-    if isinstance(x, Ragged):
-        offset = len(sizes) - x.full.dim()
-        sizes = [size.bound if isinstance(size, Count) else size for size in sizes]
+    counts = [place for place, size in enumerate(sizes) if isinstance(size, Count)]
+    offset = len(sizes) - (x.full.dim() if isinstance(x, Ragged) else x.dim())
+    if isinstance(x, Ragged) and all(place == x.dim + offset for place in counts):
         sizes[x.dim + offset] = -1
         return x.with_full(x.full.expand(sizes), x.dim + offset)
-    dim = next(place for place, size in enumerate(sizes) if isinstance(size, Count))
-    count = sizes[dim]
-    return count.rows.with_full(x.expand([plain(size) for size in sizes]), dim)
+    return grids.expand(x, sizes)
+
+
+def _repeat(engine, target, arguments, keywords):
+    """Of rows along other dimensions, and as often as there are rows, which makes a dimension of them."""
+    x, times = arguments
+    full = x.full if isinstance(x, Ragged) else x
+    offset = len(times) - full.dim()
+    if isinstance(x, Ragged) and (isinstance(times[x.dim + offset], Count) or times[x.dim + offset] != 1):
+        raise NotRagged("one behind the other")
+    full = full.repeat([1 if isinstance(count, Count) else count for count in times])
+    rows = x.with_full(full, x.dim + offset) if isinstance(x, Ragged) else full
+    counts = [place for place, count in enumerate(times) if isinstance(count, Count)]
+    return grids.expand(rows, [count if place in counts else size for place, (count, size) in enumerate(zip(times, full.shape))]) if counts else rows
 
 
 def _expand_as(engine, target, arguments, keywords):
@@ -209,23 +295,38 @@ def _create(engine, target, arguments, keywords):
     if isinstance(x, Ragged) and target._schema.name.endswith("_like"):
         return x.with_full(target(x.full, *arguments[1:], **keywords))
     sizes = next(value for value in arguments if isinstance(value, (list, tuple)) or isinstance(value, Count))
+    if target._schema.name == "aten::eye":
+        return _create_unit(target, arguments, keywords)
     if isinstance(sizes, Count):  # arange
         rows = sizes.rows
         if sizes.factor != 1 or sizes.offset or len(arguments) != 1:
             raise NotRagged("with such bounds")
-        places = (rows.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
-        return Ragged(places.to(keywords.get("dtype") or torch.int64), 0, rows.valid, rows.key)
+        places = torch.arange(rows.bound) if rows.in_front else (rows.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+        return Ragged(places.to(keywords.get("dtype") or torch.int64), 0, rows.valid, rows.key, in_front=rows.in_front)
     counts = [place for place, size in enumerate(sizes) if isinstance(size, Count)]
-    if len(counts) > 1:
-        raise NotRagged("twice")
     full = target(*plain_all(arguments), **plain_all(keywords))
+    if len(counts) > 1:
+        if any(sizes[place].factor != 1 or sizes[place].offset for place in counts):
+            raise NotRagged("in such numbers, twice")
+        return grids.make(full, [axis._replace(dim=place) for place in counts for axis in grids.axes_of(sizes[place].rows)])
     if not counts:
         return full
     count = sizes[counts[0]]
     if count.factor == 1 and not count.offset:
-        return Ragged(full, counts[0], count.rows.valid, count.rows.key)
+        return Ragged(full, counts[0], count.rows.valid, count.rows.key, in_front=count.rows.in_front)
     valid = torch.arange(count.bound) < count.tensor()  # as many as there are with others behind them
-    return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset))
+    return Ragged(full, counts[0], valid, engine.intern("counted", count.rows.key, count.factor, count.offset), in_front=True)
+
+
+def _create_unit(target, arguments, keywords):
+    """`torch.eye(count)`."""
+    counts = [value for value in arguments if isinstance(value, Count)]
+    if len({count.rows.key for count in counts}) > 1 or any(count.factor != 1 or count.offset for count in counts) \
+            or any(isinstance(value, int) for value in arguments):
+        raise NotRagged("in such numbers")
+    full = target(*plain_all(arguments), **keywords)
+    (axis,) = grids.axes_of(counts[0].rows)
+    return grids.make(full, [axis._replace(dim=0), axis._replace(dim=1)])
 
 
 def _size(engine, target, arguments, keywords):
@@ -239,13 +340,18 @@ def _scalar_tensor(engine, target, arguments, keywords):
     return arguments[0].tensor().to(keywords.get("dtype") or torch.get_default_dtype())
 
 
+_CREATORS = ("eye", "new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like", "ones_like",
+             "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like")
+_VIEWS = ("view", "reshape", "_unsafe_view", "view_copy")
+#: What takes sizes.
+SIZED = {*_CREATORS, *_VIEWS, "expand", "repeat", "slice", "narrow"}
+
 RULES = {
-    "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice,
+    "scalar_tensor": _scalar_tensor, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "slice": _slice, "narrow": _narrow,
     **dict.fromkeys(("transpose", "permute", "t", "numpy_T", "mT", "swapaxes", "swapdims"), _permute),
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_copy"), _view), "flatten": _flatten,
-    "expand": _expand, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
+    **dict.fromkeys(_VIEWS, _view), "flatten": _flatten,
+    "expand": _expand, "repeat": _repeat, "expand_as": _expand_as, "diff": _diff, **dict.fromkeys(("pad", "constant_pad_nd"), _pad), "cat": _cat, "concat": _cat, "stack": _stack,
     **dict.fromkeys(("unbind", "split", "split_with_sizes", "chunk"), _pieces),
-    **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty", "zeros", "ones", "full", "empty", "arange", "zeros_like",
-                     "ones_like", "full_like", "empty_like", "rand", "randn", "rand_like", "randn_like"), _create),
+    **dict.fromkeys(_CREATORS, _create),
     "sym_size": _size,
 }

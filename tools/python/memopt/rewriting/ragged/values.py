@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "bind", "compact", "fill_rows", "find_rows", "is_ragged",
-           "list_dims", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
+__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "as_count", "bind", "compact", "fill_rows", "find_order", "find_rows", "front_rows", "is_ragged",
+           "list_dims", "number_among", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
 class NotRagged(Exception):
@@ -30,19 +30,20 @@ class Part(NamedTuple):
 class Ragged:
     """A tensor of which the entries along `dim` count where `valid` says so; equal keys have the same `valid`. Each `alike` entries in
     a row count together, as where a mask of rows was expanded over their elements. The coordinates of a mask's elements know its
-    `shape`, and their `axis` where they are those along one. A `part` stands for more rows, which are equal along other axes."""
+    `shape`, and their `axis` where they are those along one. A `part` stands for more rows, which are equal along other axes. Rows `in_front`
+    have no others between them, so that their numbers are their places."""
 
     def __init__(self, full: torch.Tensor, dim: int, valid: torch.Tensor, key: Any, alike: int = 1,
-                 shape: torch.Size | None = None, axis: int | None = None, part: Part | None = None):
+                 shape: torch.Size | None = None, axis: int | None = None, part: Part | None = None, in_front: bool = False):
         self.full, self.dim, self.valid, self.key, self.alike = full, dim, valid, key, alike
-        self.shape, self.axis, self.part = shape, axis, part
+        self.shape, self.axis, self.part, self.in_front = shape, axis, part, in_front
 
     @property
     def bound(self) -> int:
         return self.full.shape[self.dim]
 
     def with_full(self, full: torch.Tensor, dim: int | None = None) -> Ragged:
-        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike, part=self.part)
+        return Ragged(full, self.dim if dim is None else dim, self.valid, self.key, self.alike, part=self.part, in_front=self.in_front)
 
     def widen(self) -> None:
         """All rows, where these are a part."""
@@ -93,6 +94,19 @@ class Count:
         count = self.rows.count()
         count = count * self.factor if self.factor != 1 else count
         return count + self.offset if self.offset else count
+
+
+def front_rows(engine: Any, size: int, count: torch.Tensor, key: Any) -> Ragged:
+    """The numbers of the first rows among so many; equal keys have equal counts."""
+    places = torch.arange(size)
+    return Ragged(places, 0, places < count, engine.intern("front", size, key), in_front=True)
+
+
+def as_count(engine: Any, number: Any) -> Count:
+    """A number that follows from the data and has a bound, as a size."""
+    engine.expect((number.tensor >= 0) & (number.tensor <= number.most), f"a size that follows from the data has to be at most {number.most}",
+                  number)
+    return Count(front_rows(engine, number.most, number.tensor, engine.key_of(number.tensor) if number.key is None else number.key))
 
 
 def is_ragged(value: Any) -> bool:
@@ -170,18 +184,26 @@ def list_dims(given: Any, rank: int) -> list[int]:
     return [wrap_dim(dim, rank) for dim in (given if isinstance(given, (list, tuple)) else [given])]
 
 
+def number_among(x: Ragged, places: torch.Tensor) -> torch.Tensor:
+    """Of places among all rows, the numbers among those that count."""
+    if x.in_front:
+        return places
+    rank = (x.valid.to(torch.int64).cumsum(0) - 1).clamp(min=0)
+    return rank.index_select(0, places.reshape(-1)).reshape(places.shape)
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Rows beside rows
 # ----------------------------------------------------------------------------------------------------------
 
-def _order(x: Ragged) -> torch.Tensor:
+def find_order(x: Ragged) -> torch.Tensor:
     """Where the rows that count are, in their order, and then the others."""
     return torch.argsort((~x.valid).to(torch.int32), stable=True)
 
 
 def compact(x: Ragged) -> torch.Tensor:
     """The rows that count in front."""
-    return x.full.index_select(x.dim, _order(x))
+    return x.full if x.in_front else x.full.index_select(x.dim, find_order(x))
 
 
 def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
@@ -192,7 +214,7 @@ def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:
     full = compact(x).index_select(x.dim, rank)
     if full.is_floating_point():
         full = torch.where(x.count() == like.count(), full, torch.full((), float("nan"), dtype=full.dtype))
-    return Ragged(fill_rows(full, x.dim, like.valid), x.dim, like.valid, like.key)
+    return Ragged(fill_rows(full, x.dim, like.valid), x.dim, like.valid, like.key, in_front=like.in_front)
 
 
 def align_all(engine: Any, values: list) -> list:

@@ -24,6 +24,9 @@ def _index_put(engine, target, arguments, keywords):
     is_in_place = target._schema.name.endswith("_")
     if isinstance(x, Ragged):
         by_number = all(index is not None and not is_mask(index) for index in indices)
+        if not any(map(is_mask, given)) and (x.in_front or all(index is None for index in indices[x.dim:x.dim + 1])):
+            result = _write_in_place(engine, x, indices, values, accumulate)
+            return x.with_full(x.full.copy_(result) if is_in_place else result)
         result = (_write_numbered if by_number else _write_among)(engine, x, indices, values, accumulate)
         return x.with_full(x.full.copy_(result) if is_in_place else result)
     if not any(map(is_ragged, [*given, values])):
@@ -36,6 +39,19 @@ def _index_put(engine, target, arguments, keywords):
     else:
         result = _write_rows(engine, x, list(indices), values, accumulate)
     return x.copy_(result) if is_in_place else result
+
+
+def _write_in_place(engine, x, indices, values, accumulate):
+    """Along other dimensions than that of the rows, or into rows whose numbers are their places."""
+    indices = list(indices)
+    if len(indices) > x.dim and indices[x.dim] is not None:
+        number = indices[x.dim]
+        indices[x.dim] = pointwise(engine, aten.where.self, (pointwise(engine, aten.lt.Scalar, (number, 0), {}), pointwise(
+            engine, aten.add.Tensor, (number, x.count()), {}), number), {}) if isinstance(number, Ragged) else torch.where(
+                number < 0, number + x.count(), number)
+    if isinstance(values, Ragged) and not any(isinstance(index, Ragged) for index in indices):
+        values = align(engine, values, x).full
+    return _index_put(engine, aten.index_put.default, (x.full, indices, values, accumulate), {})
 
 
 def _write_among(engine, x, indices, values, accumulate):
