@@ -273,8 +273,8 @@ void UnitRewriter::rewriteBlock(ArrayRef<std::pair<ReadOp, size_t>> reads) {
 
 /// Lets the users read what is gathered of `own`, in front of the first of each group.
 void UnitRewriter::gather(SmallVector<Use> &uses, Value own) {
-  llvm::stable_sort(uses, [](const Use &a, const Use &b) {
-    return a.user != b.user && a.user->isBeforeInBlock(b.user);
+  llvm::sort(uses, [](const Use &a, const Use &b) {
+    return a.user == b.user ? a.member < b.member : a.user->isBeforeInBlock(b.user);
   });
   SmallVector<Operation *> users;
   for (const Use &use : uses)
