@@ -88,13 +88,13 @@ TEST(ShardUnitTest, SmallTensorsAreCutTogether) {
   // 64 * 1024 elements are cut without padding, and are worth a message: they are by themselves.
   // The others leave up to 15 elements on each of 64 ranks.
   std::vector<ShardTensor> tensors{makeShardTensor(65536), makeShardTensor(10),
-                                   makeShardTensor(700), makeShardTensor(65000)};
+                                   makeShardTensor(700), makeShardTensor(20000)};
   auto units = formShardUnits(tensors, 64);
   ASSERT_EQ(units.size(), 1u);
   EXPECT_EQ(units[0].members, (std::vector<size_t>{1, 2, 3}));
   // Each begins where a vector could.
   EXPECT_EQ(units[0].firsts, (std::vector<int64_t>{0, 16, 720}));
-  EXPECT_EQ(units[0].elements, 720 + 65000);
+  EXPECT_EQ(units[0].elements, 720 + 20000);
   EXPECT_TRUE(formShardUnits(tensors, 1).empty());
 }
 
