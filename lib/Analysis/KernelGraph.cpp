@@ -71,7 +71,8 @@ LogicalResult mlir::memopt::verifyKernelGraph(const StepModel &step) {
       failed(verifyBlock(step.getBody(), bytes)))
     return failure();
   for (auto variable : step.getModule().getOps<VariableOp>())
-    bytes = addCounts(bytes, getTensorBytes(variable.getTensorType()));
+    if (!variable.liesInUnit())
+      bytes = addCounts(bytes, getTensorBytes(variable.getTensorType()));
   if (bytes < kMaxCount)
     return success();
   return emitError(step.getFunction().getLoc())
@@ -130,6 +131,8 @@ void KernelGraph::addVariables(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   bool isShared = module->hasAttr(kSharesStateAttr);
   for (auto variable : module.getOps<VariableOp>()) {
+    if (variable.liesInUnit())
+      continue;
     variableBuffer[variable.getSymNameAttr()] = buffers.size();
     buffers.push_back({Buffer::Kind::Variable, variable.getPlacement(),
                        getPlannedBytes(variable, isShared), 0, getExitTime() + 1, variable,

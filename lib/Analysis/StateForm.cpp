@@ -16,6 +16,8 @@ using namespace mlir::memopt;
 static constexpr StringLiteral kStateShardAttr = "memopt.state_shard";
 static constexpr StringLiteral kStateSpaceAttr = "memopt.state_space";
 
+std::string mlir::memopt::getUnitName(StringRef first) { return (first + "@unit").str(); }
+
 std::optional<StateShard> StateShard::get(VariableOp variable) {
   auto facts = variable->getAttrOfType<DictionaryAttr>(kStateShardAttr);
   auto type = facts ? facts.getAs<TypeAttr>("type") : TypeAttr();
@@ -23,14 +25,17 @@ std::optional<StateShard> StateShard::get(VariableOp variable) {
   auto shard = facts ? facts.getAs<ShardAttr>("shard") : ShardAttr();
   if (!part || !shard)
     return std::nullopt;
-  return StateShard{part, shard};
+  auto unit = facts.getAs<StringAttr>("unit");
+  return StateShard{part, shard, unit ? unit.str() : std::string()};
 }
 
 void StateShard::attachTo(VariableOp variable) const {
   Builder b(variable.getContext());
-  variable->setDiscardableAttr(kStateShardAttr,
-                               b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(type)),
-                                                    b.getNamedAttr("shard", shard)}));
+  SmallVector<NamedAttribute> facts{b.getNamedAttr("type", TypeAttr::get(type)),
+                                    b.getNamedAttr("shard", shard)};
+  if (!unit.empty())
+    facts.push_back(b.getNamedAttr("unit", b.getStringAttr(unit)));
+  variable->setDiscardableAttr(kStateShardAttr, b.getDictionaryAttr(facts));
 }
 
 void StateShard::removeFrom(VariableOp variable) {

@@ -218,9 +218,14 @@ private:
   LogicalResult addVariables() {
     json::Array variables;
     for (auto variable : module.getOps<VariableOp>()) {
-      IntegerAttr offset = variable.getOffsetAttr();
+      if (variable.getJoined())
+        continue; // those outside know the tensors in it
+      VariableOp home = variable;
+      if (variable.liesInUnit())
+        home = SymbolTable::lookupNearestSymbolFrom<VariableOp>(variable, variable.getUnitAttr());
+      IntegerAttr offset = home.getOffsetAttr();
       auto object =
-          describe(variable, variable.getPlacedType(),
+          describe(variable, home.getPlacedType(),
                    offset ? FailureOr<int64_t>(offset.getInt()) : FailureOr<int64_t>(failure()));
       if (failed(object))
         return failure();
@@ -236,9 +241,11 @@ private:
       if (auto dtype = variable->getAttrOfType<StringAttr>(MemoptDialect::kDtypeAttr))
         (*object)["dtype"] = dtype.getValue();
       (*object)["trainable"] = variable.getTrainable();
-      (*object)["placement"] = stringifySpace(variable.getPlacement());
+      (*object)["placement"] = stringifySpace(home.getPlacement());
       if (std::optional<ShardAttr> shard = variable.getShard())
-        (*object)["whole_shape"] = json::Array(shard->getShape());
+        addShard(*shard, *object);
+      if (variable.liesInUnit())
+        (*object)["unit"] = *variable.getUnit();
       if (variable.getOf())
         (*object)["of"] = *variable.getOf();
       if (variable.getSlot())
@@ -248,6 +255,12 @@ private:
     }
     manifest["variables"] = std::move(variables);
     return success();
+  }
+
+  static void addShard(ShardAttr shard, json::Object &object) {
+    object["whole_shape"] = json::Array(shard.getShape());
+    if (shard.getFirst())
+      object["unit_first"] = shard.getFirst();
   }
 
   /// What a checkpoint has to do with a variable. A constant of one program among several is no
@@ -322,7 +335,7 @@ private:
       (*object)["name"] = gradient.getVariable();
       (*object)["ready_after"] = readyAfter(gradient.getValue());
       if (std::optional<ShardAttr> shard = gradient.getShard())
-        (*object)["whole_shape"] = json::Array(shard->getShape());
+        addShard(*shard, *object);
       gradients.push_back(std::move(*object));
     }
     manifest["gradients"] = std::move(gradients);

@@ -66,6 +66,25 @@ static llvm::Error encode(VariableOp variable, const json::Object &encoding) {
   return llvm::Error::success();
 }
 
+/// Declares the variable of the unit with the first of its tensors.
+static void placeInUnit(VariableOp variable, StringRef unit) {
+  auto module = variable->getParentOfType<ModuleOp>();
+  if (!SymbolTable::lookupSymbolIn(module, unit)) {
+    OpBuilder builder(variable);
+    auto joined = VariableOp::create(builder, variable.getLoc(), unit, variable.getTensorType(),
+                                     variable.getRole());
+    joined.setJoined(true);
+    joined.setPlacement(variable.getPlacement());
+    joined.setOffset(variable.getOffset());
+    joined.setTrainable(variable.getTrainable());
+    joined.setSlotAttr(variable.getSlotAttr());
+    joined.setNamesAttr(builder.getArrayAttr({}));
+  }
+  variable.setUnit(unit);
+  variable.removeOffsetAttr();
+  variable.setPlacement(Space::Device);
+}
+
 static llvm::Error declare(OpBuilder &builder, const json::Object &entry, int64_t ranks) {
   std::optional<StringRef> name = entry.getString("name"), role = entry.getString("role"),
                            dtype = entry.getString("dtype"),
@@ -105,8 +124,11 @@ static llvm::Error declare(OpBuilder &builder, const json::Object &entry, int64_
   if (entry.get("whole_shape")) {
     if (!parseShape(entry.getArray("whole_shape"), whole))
       return fail("variable '" + *name + "' of the manifest has a wrong whole_shape");
-    variable.setShardAttr(ShardAttr::get(builder.getContext(), ranks, whole));
+    variable.setShardAttr(ShardAttr::get(builder.getContext(), ranks, whole,
+                                         entry.getInteger("unit_first").value_or(0)));
   }
+  if (std::optional<StringRef> unit = entry.getString("unit"))
+    placeInUnit(variable, *unit);
   if (std::optional<StringRef> restore = entry.getString("restore")) {
     variable.setTransient(true);
     variable->setAttr(kRestoreAttr, builder.getStringAttr(*restore));

@@ -47,7 +47,7 @@ static bool haveSameEncoding(VariableOp a, VariableOp b) {
 
 static bool haveSameType(VariableOp a, VariableOp b) {
   return a.getType() == b.getType() && a.getShard() == b.getShard() && a.getRole() == b.getRole() &&
-         haveSameEncoding(a, b) &&
+         a.getUnit() == b.getUnit() && haveSameEncoding(a, b) &&
          a->getAttr(MemoptDialect::kDtypeAttr) == b->getAttr(MemoptDialect::kDtypeAttr);
 }
 

@@ -29,6 +29,7 @@ public:
       : program(program), module(program.module), symbols(program.module) {
     nameVariables();
     nameOptimizer();
+    nameUnits();
   }
 
 private:
@@ -98,6 +99,16 @@ private:
       }
   }
 
+  /// A unit has the name of its first tensor.
+  void nameUnits() {
+    for (auto variable : llvm::to_vector(module.getOps<VariableOp>()))
+      if (variable.liesInUnit() && variable.getShard() && variable.getShard()->getFirst() == 0) {
+        std::string name = getUnitName(variable.getSymName());
+        if (*variable.getUnit() != name)
+          (void)renameVariable(symbols, symbols.lookup<VariableOp>(*variable.getUnit()), name);
+      }
+  }
+
   const StateProgram &program;
   ModuleOp module;
   SymbolTable symbols;
@@ -131,7 +142,8 @@ void mlir::memopt::adoptForms(const StateProgram &evaluation, ArrayRef<ModuleOp>
       if (std::optional<FrozenVariable> frozen = FrozenVariable::get(kept))
         frozen->getForm().attachOfState(variable);
       else if (std::optional<ShardAttr> shard = kept.getShard())
-        StateShard{kept.getTensorType(), *shard}.attachTo(variable);
+        StateShard{kept.getTensorType(), *shard, kept.getUnit().value_or("").str()}.attachTo(
+            variable);
       else
         continue;
       break;

@@ -71,6 +71,8 @@ FailureOr<Estimate> Estimate::create(ModuleOp module) {
   MLIRContext *context = module.getContext();
   SymbolTable symbols(module);
   for (auto variable : module.getOps<VariableOp>()) {
+    if (variable.getJoined())
+      continue; // its tensors have variables, too
     StringRef name = variable.getOf().value_or(variable.getSymName());
     int64_t bytes = getTensorBytes(variable.getWholeType());
     if (variable.getRole() == Role::Parameter)

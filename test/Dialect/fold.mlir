@@ -98,3 +98,18 @@ func.func @shard_of_sum(%g: tensor<10xf32>) -> (tensor<5xf32>, tensor<10xf32>, t
   // CHECK: return %[[OWN]], %[[SUM]], %[[PART]]
   return %1, %2, %3 : tensor<5xf32>, tensor<10xf32>, tensor<5xf32>
 }
+
+// -----
+
+// A shard of several sums that are one vector is one sum.
+// CHECK-LABEL: func.func @shard_of_pack
+func.func @shard_of_pack(%g: tensor<10xf32>, %h: tensor<2x3xf32>) -> tensor<11xf32> {
+  // CHECK: %[[ALL:.*]] = memopt.pack %arg0, %arg1 at [0, 16] {memopt.phase = #memopt.phase<backward>}
+  // CHECK: %[[OWN:.*]] = memopt.collective <reduce_scatter> %[[ALL]] over 2 {phase = #memopt.phase<backward>} : tensor<22xf32> -> tensor<11xf32>
+  // CHECK: return %[[OWN]]
+  %0 = memopt.collective <all_reduce> %g over 2 {phase = #memopt.phase<backward>} : tensor<10xf32> -> tensor<10xf32>
+  %1 = memopt.collective <all_reduce> %h over 2 {phase = #memopt.phase<backward>} : tensor<2x3xf32> -> tensor<2x3xf32>
+  %2 = memopt.pack %0, %1 at [0, 16] {memopt.phase = #memopt.phase<optimizer>} : (tensor<10xf32>, tensor<2x3xf32>) -> tensor<22xf32>
+  %3 = memopt.collective <own_shard> %2 over 2 {phase = #memopt.phase<optimizer>} : tensor<22xf32> -> tensor<11xf32>
+  return %3 : tensor<11xf32>
+}

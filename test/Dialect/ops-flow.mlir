@@ -48,5 +48,9 @@ func.func @ranks(%g: tensor<2x5xf32>, %flag: tensor<3xi1>) {
   // CHECK: memopt.collective_wait %[[T]] : tensor<2x5xf32>
   %t = memopt.collective_start <all_gather> %own over 4 : tensor<16xf32>
   %later = memopt.collective_wait %t : tensor<2x5xf32>
+  // CHECK: %[[V:.*]] = memopt.pack %{{.*}}, %{{.*}} at [0, 16] : (tensor<2x5xf32>, tensor<16xf32>) -> tensor<48xf32>
+  %v = memopt.pack %g, %own at [0, 16] : (tensor<2x5xf32>, tensor<16xf32>) -> tensor<48xf32>
+  // CHECK: memopt.unpack %[[V]] from 16 : tensor<48xf32> -> tensor<4x4xf32>
+  %u = memopt.unpack %v from 16 : tensor<48xf32> -> tensor<4x4xf32>
   return
 }

@@ -29,6 +29,7 @@ from meta_models import unpack
 
 VARIABLE = re.compile(r'memopt\.variable @(?:"[^"]*"|\S+) : tensor<([^>]*)> role <(\w+)>(.*)')
 WHOLE = re.compile(r"shape = \[([\d, ]*)\]")
+IN_UNIT = re.compile(r"[{ ]unit = @")  # its bytes are those of a joined variable
 BITS = re.compile(r"\d+$")
 
 
@@ -46,9 +47,11 @@ class State:
         self.parameters = self.moments = self.trained = self.trained_part = 0
         for shape, role, rest in VARIABLE.findall(text):
             elements, size = elements_and_bytes(shape)
+            if IN_UNIT.search(rest):
+                elements = size = 0
             if role == "parameter":
                 self.parameters += size
-                if "trainable" in rest:
+                if "trainable" in rest and " joined" not in rest and "{joined" not in rest:
                     whole = WHOLE.search(rest)
                     self.trained += math.prod(map(int, whole[1].split(","))) if whole else elements
             elif role == "optimizer_state":

@@ -19,13 +19,19 @@
 #include "memopt/Dialect/Memopt.h"
 
 #include <optional>
+#include <string>
 
 namespace mlir::memopt {
+
+/// The name of the variable of tensors that ranks have parts of together, of which `first` begins
+/// it.
+std::string getUnitName(StringRef first);
 
 /// The part that a rank has of a variable of the state: attribute `memopt.state_shard`.
 struct StateShard {
   RankedTensorType type; ///< of the part
   ShardAttr shard;
+  std::string unit; ///< that it lies in; empty where it is cut by itself
 
   /// What the declaration of a program that joins the state says.
   static std::optional<StateShard> get(VariableOp variable);

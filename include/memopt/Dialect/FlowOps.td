@@ -219,6 +219,34 @@ def Memopt_CollectiveOp : Memopt_Instruction<"collective", (ins Memopt_Collectiv
     "int64_t":$ranks)>];
 }
 
+def Memopt_PackOp : Memopt_Op<"pack", [Pure]> {
+  let summary = "Small tensors as one vector";
+  let description = [{
+    The elements of the operands in row-major order: those of operand i begin at element `firsts[i]` of the result, behind
+    those of the operands before. The rest is zeros. So several tensors are cut over ranks together. Lowering makes a
+    concatenation of it.
+
+    Example: `%v = memopt.pack %a, %b at [0, 16] : (tensor<2x5xf32>, tensor<3xf32>) -> tensor<32xf32>`
+  }];
+  let arguments = (ins Variadic<Memopt_Tensor>:$inputs, DenseI64ArrayAttr:$firsts);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$inputs `at` $firsts attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Memopt_UnpackOp : Memopt_Op<"unpack", [Pure]> {
+  let summary = "One of the tensors of a vector";
+  let description = [{
+    The elements of a vector from `first` on, as a tensor: what `memopt.pack` has put there. Lowering makes a slice of it.
+
+    Example: `%b = memopt.unpack %v from 16 : tensor<32xf32> -> tensor<3xf32>`
+  }];
+  let arguments = (ins Memopt_Tensor:$input, I64Attr:$first);
+  let results = (outs Memopt_Tensor:$result);
+  let assemblyFormat = "$input `from` $first attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Memopt_CollectiveStartOp : Memopt_Instruction<"collective_start", (ins Memopt_CollectiveKindAttr:$kind,
       Memopt_Tensor:$input, ConfinedAttr<I64Attr, [IntPositive]>:$ranks, UnitAttr:$in_place,
       OptionalAttr<I64Attr>:$number),

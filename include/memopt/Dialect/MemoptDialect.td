@@ -97,14 +97,17 @@ def Memopt_ShardAttr : AttrDef<Memopt_Dialect, "Shard"> {
     Rank `r` of `ranks` holds the r-th of `ranks` equal pieces of a tensor of this shape, flattened in row-major
     order and with zeros behind it (Rajbhandari et al., ZeRO, section 5). What carries the attribute has the type of
     one piece, a vector.
+
+    Small tensors are cut together: then the pieces are those of a unit, a vector in which this tensor's elements begin
+    at `first`.
   }];
-  let parameters = (ins "int64_t":$ranks, ArrayRefParameter<"int64_t">:$shape);
-  let assemblyFormat = "`<` struct($ranks, custom<Numbers>($shape)) `>`";
+  let parameters = (ins "int64_t":$ranks, ArrayRefParameter<"int64_t">:$shape, DefaultValuedParameter<"int64_t", "0">:$first);
+  let assemblyFormat = "`<` struct($ranks, custom<Numbers>($shape), $first) `>`";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// Of a tensor of type `whole`.
-    static ShardAttr getOf(RankedTensorType whole, int64_t ranks) {
-      return get(whole.getContext(), ranks, whole.getShape());
+    /// Of a tensor of type `whole`, which begins at an element of its unit.
+    static ShardAttr getOf(RankedTensorType whole, int64_t ranks, int64_t first = 0) {
+      return get(whole.getContext(), ranks, whole.getShape(), first);
     }
     /// The type of the tensor that pieces of type `piece` are of.
     RankedTensorType getWholeType(RankedTensorType piece) const { return piece.clone(getShape()); }

@@ -11,7 +11,7 @@
 
 include "memopt/Dialect/MemoptBase.td"
 
-def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
+def Memopt_VariableOp : Memopt_Op<"variable", [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "A persistent tensor";
   let description = [{
     Declares one tensor that lives from step to step: a parameter, a buffer such as a running statistic, optimizer
@@ -27,6 +27,11 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
 
     With `shard` the variable is this rank's part of a tensor. `initial` then has the values of the whole tensor.
 
+    Small tensors are cut over ranks together, as one vector. A `joined` variable is this rank's part of such a unit:
+    the step reads and writes it, and nothing outside of the step knows it. The variables of its tensors name it in
+    `unit`; each has the type of the unit, and its `shard` says where in the unit the tensor begins. They have no bytes
+    of their own, and no accesses.
+
     A variable occupies its bytes in `placement` during the whole run; in the planned program `offset` says
     where. A read gives a tensor in that space.
 
@@ -41,7 +46,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     OptionalAttr<F64Attr>:$init_value, OptionalAttr<FlatSymbolRefAttr>:$of, OptionalAttr<StrAttr>:$slot,
     OptionalAttr<StrAttr>:$module_class,
     DefaultValuedAttr<Memopt_SpaceAttr, "::mlir::memopt::Space::Device">:$placement,
-    OptionalAttr<Memopt_ShardAttr>:$shard, OptionalAttr<I64Attr>:$offset);
+    OptionalAttr<Memopt_ShardAttr>:$shard, OptionalAttr<FlatSymbolRefAttr>:$unit, UnitAttr:$joined,
+    OptionalAttr<I64Attr>:$offset);
   let assemblyFormat = "$sym_name `:` $type `role` $role attr-dict";
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
@@ -54,6 +60,8 @@ def Memopt_VariableOp : Memopt_Op<"variable", [Symbol]> {
     ::mlir::RankedTensorType getWholeType() {
       return getShard() ? getShard()->getWholeType(getTensorType()) : getTensorType();
     }
+    /// Whether its bytes are those of its unit.
+    bool liesInUnit() { return getUnit().has_value(); }
     /// Whether it is part of what a step changes for good: a refused step leaves it as it was.
     bool isState() {
       return getRole() == Role::Parameter || getRole() == Role::Buffer || getRole() == Role::OptimizerState ||

@@ -280,6 +280,9 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
     is written without a gather. A parameter stays whole if a shard would not be smaller, and if its `memopt.state_code` says
     that it will be codes, whose blocks are not cut.
 
+    Parameters that are updated as one vector (`memopt.pack`) become one joined variable, which is gathered once for all of
+    them. Small frozen parameters that are read alike are cut together, too.
+
     An evaluation that reads a training's state says of each variable which part a rank has, in the attribute
     `memopt.state_shard`; its reads are gathered in the same way.
 

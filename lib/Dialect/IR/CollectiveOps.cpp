@@ -69,11 +69,40 @@ LogicalResult CollectiveOp::verify() {
                           cast<RankedTensorType>(getResult().getType()));
 }
 
+static bool isOnlySum(CollectiveOp sum) {
+  return sum && sum.getKind() == CollectiveKind::AllReduce && sum->hasOneUse();
+}
+
+/// own_shard(pack(all_reduce(x), all_reduce(y))) -> reduce_scatter(pack(x, y)): one sum of all.
+static LogicalResult scatterPack(CollectiveOp op, PackOp pack, PatternRewriter &rewriter) {
+  if (!pack->hasOneUse())
+    return rewriter.notifyMatchFailure(op, "is no shard of a vector that has no other use");
+  SmallVector<Value> terms;
+  for (Value input : pack.getInputs()) {
+    auto sum = input.getDefiningOp<CollectiveOp>();
+    if (!isOnlySum(sum))
+      return rewriter.notifyMatchFailure(op, "is a shard of something else than sums");
+    terms.push_back(sum.getInput());
+  }
+  Phase phase = getPhase(pack.getInputs().front().getDefiningOp());
+  rewriter.modifyOpInPlace(pack, [&] {
+    pack.getInputsMutable().assign(terms);
+    setPhase(pack, phase);
+  });
+  auto scattered = rewriter.replaceOpWithNewOp<CollectiveOp>(
+      op, cast<RankedTensorType>(op.getResult().getType()), CollectiveKind::ReduceScatter,
+      pack.getResult(), op.getRanksAttr().getInt());
+  scattered.setPhase(phase);
+  return success();
+}
+
 /// own_shard(all_reduce(x)) -> reduce_scatter(x), where nobody else wants the whole sum.
 LogicalResult CollectiveOp::canonicalize(CollectiveOp op, PatternRewriter &rewriter) {
+  if (auto pack = op.getInput().getDefiningOp<PackOp>();
+      pack && op.getKind() == CollectiveKind::OwnShard)
+    return scatterPack(op, pack, rewriter);
   auto sum = op.getInput().getDefiningOp<CollectiveOp>();
-  if (op.getKind() != CollectiveKind::OwnShard || !sum ||
-      sum.getKind() != CollectiveKind::AllReduce || !sum->hasOneUse())
+  if (op.getKind() != CollectiveKind::OwnShard || !isOnlySum(sum))
     return rewriter.notifyMatchFailure(op, "is no shard of a sum that has no other use");
   auto scattered = rewriter.replaceOpWithNewOp<CollectiveOp>(
       op, cast<RankedTensorType>(op.getResult().getType()), CollectiveKind::ReduceScatter,
@@ -140,6 +169,38 @@ SmallVector<InPlaceOperand> CollectiveOp::getInPlaceOperands(unsigned) {
 
 llvm::json::Object CollectiveOp::describe(TargetAttrInterface) {
   return describeCollective(getKind(), getInput(), getResult());
+}
+
+//===----------------------------------------------------------------------===//
+// PackOp, UnpackOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult PackOp::verify() {
+  auto whole = cast<RankedTensorType>(getResult().getType());
+  if (getInputs().empty() || getInputs().size() != getFirsts().size())
+    return emitOpError() << "has " << getInputs().size() << " tensors and " << getFirsts().size()
+                         << " places for them";
+  int64_t end = 0;
+  for (auto [input, first] : llvm::zip_equal(getInputs(), getFirsts())) {
+    auto type = cast<RankedTensorType>(input.getType());
+    if (type.getElementType() != whole.getElementType() || first < end)
+      return emitOpError() << "puts " << type << " at element " << first << " of " << whole
+                           << ", where elements before it end at " << end;
+    end = first + type.getNumElements();
+  }
+  if (whole.getRank() != 1 || end > whole.getNumElements())
+    return emitOpError() << "gives " << whole << " for " << end << " elements";
+  return success();
+}
+
+LogicalResult UnpackOp::verify() {
+  auto whole = cast<RankedTensorType>(getInput().getType()),
+       type = cast<RankedTensorType>(getResult().getType());
+  auto first = static_cast<int64_t>(getFirst());
+  if (whole.getRank() != 1 || type.getElementType() != whole.getElementType() || first < 0 ||
+      first + type.getNumElements() > whole.getNumElements())
+    return emitOpError() << "gives " << type << " from element " << first << " of " << whole;
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

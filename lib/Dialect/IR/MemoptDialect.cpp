@@ -157,11 +157,13 @@ LogicalResult MemoptDialect::verifyRegionArgAttribute(Operation *op, unsigned re
 }
 
 LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t ranks,
-                                ArrayRef<int64_t> shape) {
+                                ArrayRef<int64_t> shape, int64_t first) {
   if (ranks < 1)
     return emitError() << "a shard needs at least one rank, found " << ranks;
   if (llvm::any_of(shape, [](int64_t size) { return size < 1; }))
     return emitError() << "a shard is one of a tensor of positive sizes";
+  if (first < 0)
+    return emitError() << "a tensor begins at an element of its unit, found " << first;
   return success();
 }
 

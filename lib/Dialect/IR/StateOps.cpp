@@ -24,7 +24,7 @@ void VariableOp::build(OpBuilder &builder, OperationState &state, StringRef name
 
 /// What has a shard's attribute has the type of a piece that is large enough.
 static LogicalResult verifyShard(Operation *op, ShardAttr shard, RankedTensorType type) {
-  int64_t whole = ShapedType::getNumElements(shard.getShape());
+  int64_t whole = shard.getFirst() + ShapedType::getNumElements(shard.getShape());
   auto least = static_cast<int64_t>(llvm::divideCeil(whole, shard.getRanks()));
   if (type.getRank() == 1 && type.getNumElements() >= least)
     return success();
@@ -49,9 +49,19 @@ LogicalResult VariableOp::verify() {
                          << getTensorType().getElementType();
   if (getOffset() && getOffsetAttr().getInt() < 0)
     return emitOpError() << "offset must not be negative, found " << getOffsetAttr().getInt();
-  if (getRole() == Role::OptimizerState && (!getOf() || !getSlot()))
+  if (getRole() == Role::OptimizerState && !getJoined() && (!getOf() || !getSlot()))
     return emitOpError("optimizer state names its parameter in 'of' and its part in 'slot'");
   return success();
+}
+
+LogicalResult VariableOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!liesInUnit())
+    return success();
+  auto unit = symbols.lookupNearestSymbolFrom<VariableOp>(*this, getUnitAttr());
+  if (unit && unit.getJoined() && unit.getType() == getType() && !getOffset())
+    return success();
+  return emitOpError() << "lies in " << getUnitAttr()
+                       << ", which is no joined variable of its type that has the place of both";
 }
 
 /// All accesses: the variable exists and has the accessed type, in its space unless the op only

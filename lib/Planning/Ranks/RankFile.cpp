@@ -17,6 +17,9 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/SHA256.h"
 
+#include <map>
+#include <tuple>
+
 using namespace memopt::planning;
 using llvm::StringRef;
 using llvm::Twine;
@@ -66,6 +69,16 @@ public:
         tensor->gradientBytes = static_cast<double>(gradient["bytes"].integer()) /
                                 static_cast<double>(readElements(gradient["shape"]));
     });
+    // Of who is updated alike the package says what state there is; a rule of the update that
+    // differs in nothing else, such as another decay, may make one unit more.
+    std::map<std::tuple<double, double, double, int64_t>, int64_t> groups;
+    for (RankTensor &tensor : step.tensors)
+      if (tensor.wholeBytes == 0)
+        tensor.group = groups
+                           .try_emplace({tensor.parameterBytes, tensor.gradientBytes,
+                                         tensor.stateBytes, tensor.unit},
+                                        static_cast<int64_t>(groups.size()))
+                           .first->second;
   }
 
 private:
@@ -83,9 +96,14 @@ private:
   /// A single number is the same for all ranks; everything else is in proportion to the elements.
   void addState(const JsonField &variable, RankTensor &tensor) {
     int64_t bytes = variable["bytes"].integer();
-    int64_t own = variable["whole_shape"].isThere()
-                      ? getShardElements(tensor.elements, step.ranks, tensor.unit)
-                      : tensor.elements;
+    JsonField whole = variable["whole_shape"];
+    int64_t own = whole.isThere() ? getShardElements(tensor.elements, step.ranks, tensor.unit)
+                                  : tensor.elements;
+    if (variable["unit"].isThere() && whole.isThere()) {
+      // A part of a unit: as many elements, or as many blocks of them.
+      bool isOfBlocks = readElements(whole) < tensor.elements;
+      own = readElements(variable["shape"]) * (isOfBlocks ? tensor.unit : 1);
+    }
     if (variable["shape"].items().empty())
       tensor.wholeBytes += bytes;
     else

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Planning/Ranks/RankModel.h"
+#include "memopt/Planning/Ranks/ShardUnits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,17 +32,34 @@ int64_t memopt::planning::getShardElements(int64_t elements, int64_t ranks, int6
 int64_t memopt::planning::getRankStateBytes(llvm::ArrayRef<RankTensor> tensors, int stage,
                                             int64_t ranks) {
   double total = 0;
-  for (const RankTensor &tensor : tensors) {
-    int64_t shard = getShardElements(tensor.elements, ranks, tensor.unit);
+  auto add = [&](const RankTensor &tensor, int64_t elements, int64_t shard) {
     auto elementsFrom = [&](int from) {
-      return static_cast<double>(stage >= from ? shard : tensor.elements);
+      return static_cast<double>(stage >= from ? shard : elements);
     };
     // A parameter that sharing out would not make smaller stays whole.
-    double parameters = static_cast<double>(std::min(shard, tensor.elements));
+    double parameters = static_cast<double>(std::min(shard, elements));
     total += tensor.stateBytes * elementsFrom(1) + tensor.gradientBytes * elementsFrom(2) +
              tensor.parameterBytes * (stage >= 3 ? parameters : elementsFrom(3)) +
              static_cast<double>(tensor.wholeBytes);
+  };
+  std::vector<ShardTensor> cut;
+  for (const RankTensor &tensor : tensors)
+    cut.push_back(
+        {tensor.elements, std::llround(tensor.parameterBytes), tensor.unit, tensor.group});
+  std::vector<bool> isMember(tensors.size());
+  for (const ShardUnit &unit : formShardUnits(cut, ranks)) {
+    int64_t elements = 0;
+    for (size_t member : unit.members) {
+      isMember[member] = true;
+      elements += tensors[member].elements;
+    }
+    const RankTensor &first = tensors[unit.members.front()];
+    add(first, elements, getShardElements(unit.elements, ranks, first.unit));
   }
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (!isMember[i])
+      add(tensors[i], tensors[i].elements,
+          getShardElements(tensors[i].elements, ranks, tensors[i].unit));
   return std::llround(std::min(total, 9e18)); // what no file says in earnest
 }
 

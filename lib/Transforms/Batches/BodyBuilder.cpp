@@ -200,6 +200,11 @@ void BodyBuilder::accumulate(const LoopSum &accumulator) {
   Value value = mapping.lookup(accumulator.value);
   VariableOp sum = accumulator.sum;
   Operation *before = builder.getInsertionBlock()->getTerminator()->getPrevNode();
+  if (PackOp pack = accumulator.pack)
+    value = PackOp::create(
+        builder, location, pack.getResult().getType(),
+        llvm::map_to_vector(pack.getInputs(), [&](Value of) { return mapping.lookup(of); }),
+        pack.getFirsts());
   if (accumulator.shard)
     value = CollectiveOp::create(builder, location, accumulator.shard,
                                  CollectiveKind::ReduceScatter, value, cut.ranks);

@@ -70,6 +70,9 @@ struct LoopSum {
   VariableOp sum;
   /// Of this rank's part of the sum over ranks, where each iteration adds up that alone; or null.
   RankedTensorType shard;
+  /// The vector of values, of which `value` is the last to be made, that are shared out together;
+  /// or null.
+  PackOp pack = nullptr;
 };
 
 /// Builds the body of one repeat out of ops of the graph as it was.

@@ -80,6 +80,7 @@ private:
   void createLoop(unsigned stage);
   void createOnce(unsigned stage);
   void addUpdates(BodyBuilder &body, unsigned stage);
+  llvm::SetVector<PackOp> findPacks(const llvm::SetVector<Value> &totals) const;
   SmallVector<LoopSum> createAccumulators(unsigned stage);
   void readTotals(ArrayRef<LoopSum> accumulators);
   Value sumOverRanks(Value value, Phase phase);
@@ -133,6 +134,17 @@ void BatchSplitter::moveToEnd(unsigned stage) {
       op->moveBefore(step.getReturn());
 }
 
+/// The mark of a member of a unit, whose shard all members have.
+static GradientOp findMarkInUnit(Value member, PackOp pack) {
+  auto place = llvm::find(pack.getInputs(), member) - pack.getInputs().begin();
+  for (Operation *own : pack->getUsers())
+    for (Operation *user : own->getUsers())
+      if (auto mark = dyn_cast<GradientOp>(user);
+          mark && mark.getShard() && mark.getShard()->getFirst() == pack.getFirsts()[place])
+        return mark;
+  return nullptr;
+}
+
 /// The mark of a gradient that the value is, or that its shard is.
 static GradientOp findMark(Value value) {
   for (Operation *user : value.getUsers()) {
@@ -140,6 +152,9 @@ static GradientOp findMark(Value value) {
       return mark;
     if (auto own = dyn_cast<CollectiveOp>(user))
       if (GradientOp mark = findMark(own.getResult()))
+        return mark;
+    if (auto pack = dyn_cast<PackOp>(user))
+      if (GradientOp mark = findMarkInUnit(value, pack))
         return mark;
   }
   return nullptr;
@@ -151,7 +166,8 @@ static std::string getSumName(Value total) {
   return mark ? "sum." + mark.getVariable().str() : "sum";
 }
 
-/// The type of the shards that a total is used by, where nothing uses more of it; else null.
+/// The type of the shards that a total, or a vector of totals, is used by, where nothing uses more
+/// of it; else null.
 static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
   RankedTensorType shard;
   for (Operation *user : total.getUsers()) {
@@ -167,10 +183,53 @@ static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
   return shard;
 }
 
+/// The vector of totals of a loop that is all that uses this one of them; else null.
+static PackOp getOnlyPack(Value total, const MicroBatches &plan,
+                          const llvm::SetVector<Value> &totals) {
+  PackOp pack;
+  for (Operation *user : total.getUsers()) {
+    if (plan.readsTotal(user, total))
+      return nullptr;
+    if (plan.isRepeated(user))
+      continue;
+    auto found = dyn_cast<PackOp>(user);
+    if (!found || (pack && pack != found))
+      return nullptr;
+    pack = found;
+  }
+  bool isOfTotals =
+      pack && llvm::all_of(pack.getInputs(), [&](Value input) { return totals.contains(input); });
+  return isOfTotals ? pack : nullptr;
+}
+
+/// Totals of which ranks share out a vector are accumulated as its shards, with the last of them.
+llvm::SetVector<PackOp> BatchSplitter::findPacks(const llvm::SetVector<Value> &totals) const {
+  llvm::SetVector<PackOp> packs;
+  for (Value total : totals)
+    if (PackOp pack = scatters ? getOnlyPack(total, plan, totals) : nullptr)
+      packs.insert(pack);
+  packs.remove_if([&](PackOp pack) {
+    return !getOnlyShard(pack.getResult(), plan) ||
+           llvm::any_of(pack.getInputs(),
+                        [&](Value total) { return getOnlyPack(total, plan, totals) != pack; });
+  });
+  return packs;
+}
+
 SmallVector<LoopSum> BatchSplitter::createAccumulators(unsigned stage) {
   SmallVector<LoopSum> accumulators;
-  for (Value total : plan.getTotals(stage)) {
-    RankedTensorType shard = scatters ? getOnlyShard(total, plan) : nullptr;
+  llvm::SetVector<Value> all;
+  all.insert_range(plan.getTotals(stage));
+  llvm::SetVector<PackOp> packs = findPacks(all);
+  DenseMap<PackOp, size_t> left; // totals of a vector that are still to come
+  for (Value total : all) {
+    PackOp pack = scatters ? getOnlyPack(total, plan, all) : nullptr;
+    if (pack && !packs.contains(pack))
+      pack = nullptr;
+    if (pack && ++left[pack] < pack.getInputs().size())
+      continue;
+    RankedTensorType shard =
+        scatters ? getOnlyShard(pack ? pack.getResult() : total, plan) : nullptr;
     auto type = shard ? shard : cast<RankedTensorType>(total.getType());
     if (auto number = dyn_cast<FloatType>(type.getElementType())) {
       bool isScalar = type.getNumElements() == 1;
@@ -182,7 +241,7 @@ SmallVector<LoopSum> BatchSplitter::createAccumulators(unsigned stage) {
     VariableOp sum = variables.create(getSumName(total), type, Role::Gradient);
     Value zero = createSplat(builder, total.getLoc(), type, 0);
     LoopVariables::write(builder, total.getLoc(), zero, sum, Phase::Forward);
-    accumulators.push_back({total, sum, shard});
+    accumulators.push_back({total, sum, shard, pack});
   }
   return accumulators;
 }
@@ -247,7 +306,9 @@ void BatchSplitter::readTotals(ArrayRef<LoopSum> accumulators) {
       total = convertFloats(builder, value.getLoc(), total, wanted.getElementType());
       setPhase(total.getDefiningOp(), phase);
     }
-    if (accumulator.shard)
+    if (PackOp pack = accumulator.pack)
+      useShard(pack.getResult(), total);
+    else if (accumulator.shard)
       useShard(value, total);
     else
       useTotal(value, sumOverRanks(total, phase));
@@ -285,6 +346,10 @@ void BatchSplitter::useShard(Value value, Value shard) {
       llvm::erase(once, user);
       user->erase();
     }
+  if (auto pack = value.getDefiningOp<PackOp>()) {
+    llvm::erase(once, pack.getOperation());
+    pack.erase();
+  }
 }
 
 void BatchSplitter::commitShadows() {

@@ -104,18 +104,24 @@ private:
   // What is there before the step
   //===--------------------------------------------------------------------===//
 
+  /// Those that have bytes of their own.
+  auto getVariables() {
+    return llvm::make_filter_range(step.getModule().getOps<VariableOp>(),
+                                   [](VariableOp variable) { return !variable.liesInUnit(); });
+  }
+
   LogicalResult placeVariables() {
-    for (auto variable : step.getModule().getOps<VariableOp>()) {
+    for (VariableOp variable : getVariables()) {
       if (!variable.getOffset())
         return variable.emitOpError("has no offset in the planned program");
       claim(getHome(variable), variable);
       current[variable.getSymNameAttr()] = variable;
       variables[variable.getSymNameAttr()] = variable;
     }
-    for (auto variable : step.getModule().getOps<VariableOp>())
+    for (VariableOp variable : getVariables())
       if (!owns(places[variable], variable))
         return variable.emitOpError("shares bytes with another variable");
-    for (auto variable : step.getModule().getOps<VariableOp>())
+    for (VariableOp variable : getVariables())
       if (Place home = getHome(variable); variable.isState() && home.bytes.begin < home.bytes.end)
         stateHomes[static_cast<size_t>(home.space)][home.bytes.begin] = variable;
     return success();
@@ -460,7 +466,7 @@ private:
 
   /// What the next step begins with.
   LogicalResult checkVariables() {
-    for (auto variable : step.getModule().getOps<VariableOp>())
+    for (VariableOp variable : getVariables())
       if (!owns(getHome(variable), current[variable.getSymNameAttr()]))
         return variable.emitOpError("is overwritten by a value that is not written to it");
     return success();

@@ -8,6 +8,8 @@
 
 #include "LowerToLinalg.h"
 #include "memopt/Dialect/ApartOps.h"
+#include "memopt/Dialect/ViewBuilders.h"
+#include "memopt/Transforms/Utils/TensorBuilders.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -148,6 +150,38 @@ static Lowered lowerCount(CountOp op, ImplicitLocOpBuilder &b) {
       arith::ConstantOp::create(b, DenseElementsAttr::get(type, number)).getResult()};
 }
 
+/// A vector as one piece of a concatenation, with zeros up to the next.
+static void addZeros(ImplicitLocOpBuilder &b, RankedTensorType whole, int64_t count,
+                     SmallVectorImpl<Value> &pieces) {
+  if (count)
+    pieces.push_back(createSplat(b, b.getLoc(), whole.clone(count), 0));
+}
+
+static Lowered lowerPack(PackOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType whole = tensorType(op.getResult());
+  SmallVector<Value> pieces;
+  int64_t end = 0;
+  for (auto [input, first] : llvm::zip_equal(op.getInputs(), op.getFirsts())) {
+    int64_t elements = tensorType(input).getNumElements();
+    addZeros(b, whole, first - end, pieces);
+    pieces.push_back(reshapeTo(b, b.getLoc(), input, {elements}));
+    end = first + elements;
+  }
+  addZeros(b, whole, whole.getNumElements() - end, pieces);
+  if (pieces.size() == 1)
+    return pieces;
+  return SmallVector<Value>{tensor::ConcatOp::create(b, whole, 0, pieces).getResult()};
+}
+
+static Lowered lowerUnpack(UnpackOp op, ImplicitLocOpBuilder &b) {
+  RankedTensorType type = tensorType(op.getResult());
+  Value part = tensor::ExtractSliceOp::create(
+      b, tensorType(op.getInput()).clone(type.getNumElements()), op.getInput(), ValueRange(),
+      ValueRange(), ValueRange(), ArrayRef<int64_t>{static_cast<int64_t>(op.getFirst())},
+      ArrayRef<int64_t>{type.getNumElements()}, ArrayRef<int64_t>{1});
+  return SmallVector<Value>{reshapeTo(b, b.getLoc(), part, type.getShape())};
+}
+
 void mlir::memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
   lowerings.add<ReduceOp>(lowerReduce);
   lowerings.add<CountOp>(lowerCount);
@@ -155,4 +189,6 @@ void mlir::memopt::populateShapeLowerings(LinalgLowerings &lowerings) {
   lowerings.add<FillRowsOp>(lowerFillRows);
   lowerings.add<GatherOp>(lowerGather);
   lowerings.add<GlobalNormOp>(lowerGlobalNorm);
+  lowerings.add<PackOp>(lowerPack);
+  lowerings.add<UnpackOp>(lowerUnpack);
 }

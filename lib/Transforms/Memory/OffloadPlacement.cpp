@@ -31,8 +31,10 @@ bool OffloadPlacement::isUpdatedByKernel(VariableOp parameter) const {
                       [](WriteOp write) { return isUpdate(getMaker(write.getValue())); });
 }
 
-/// Of a parameter; state goes where its parameter goes.
+/// Of a parameter; state goes where its parameter goes. Of what ranks cut together the unit goes.
 bool OffloadPlacement::isLarge(VariableOp variable) const {
+  if (variable.liesInUnit())
+    return false;
   if (std::optional<StringRef> of = variable.getOf())
     if (VariableOp parameter = step.getVariable(StringAttr::get(variable.getContext(), *of)))
       variable = parameter;

@@ -23,10 +23,16 @@
 // @hyperparameter.momentum, @hyperparameter.beta1, ..., and @hyperparameter.momentum.1, ... for the
 // parameters of @lr.1.
 //
+// Ranks:   with `zero-stage` each rank updates its part of every parameter. Small parameters that are
+//          updated alike are cut together (ShardUnits.h), and updated as one vector: an update that
+//          can be shared out treats each element on its own. Left out are those with numbers of
+//          their own, such as a count of updates.
+//
 // Refused: settings that no optimizer takes, and a function without gradients.
 //
 //===----------------------------------------------------------------------===//
 
+#include "memopt/Analysis/StateForm.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Transforms/Optimizers/ParameterKind.h"
 #include "memopt/Transforms/Optimizers/Update.h"
@@ -52,14 +58,30 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 namespace {
+/// Parameters that are updated together: one by itself, or the members of a unit of shards.
+struct UpdateTarget {
+  struct Member {
+    VariableOp parameter;
+    ParameterInfo info;
+    int64_t first; ///< element of the unit
+  };
+  SmallVector<Member, 1> members;
+  const ParameterUpdate *choice;
+  RankedTensorType type; ///< of the parameter or the unit, whole
+  Value gradient;
+
+  bool isUnit() const { return members.size() > 1; }
+  Location getLoc() const { return VariableOp(members.front().parameter).getLoc(); }
+};
+
 class UpdateBuilder {
 public:
   /// `shardRanks`: those that updates are shared out among, 1 when they are not.
   UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator, int64_t shardRanks)
       : module(module), symbols(symbols), builder(terminator), shardRanks(shardRanks) {}
 
-  /// This rank's part of what an update reads; the mark of the gradient goes to it.
-  Value takeShard(GradientOp mark, const ParameterUpdate &choice);
+  /// This rank's part of the gradients; their marks, one for each member, go to it.
+  Value takeShard(const UpdateTarget &target, SmallVector<GradientOp> marks);
 
   /// Reads the learning rate and the step's number, declaring them if nobody has.
   LogicalResult readHyperparameters(Location loc, double rate);
@@ -69,14 +91,16 @@ public:
   FailureOr<Value> getLimit(Location loc, double limit, bool isInput, Value norm);
   /// Scales gradients whose global norm is above the limit.
   void clip(Location loc, Value limit, Value norm, SmallVectorImpl<Value> &gradients);
-  LogicalResult update(VariableOp parameter, const ParameterInfo &info,
-                       const ParameterUpdate &choice, Value gradient);
+  LogicalResult update(const UpdateTarget &target);
   /// Updates keep an average of what they write.
   void keepAverage(const OptimizerSettings &settings) { average = settings; }
 
 private:
-  LogicalResult updateAverage(VariableOp parameter, const ParameterInfo &info, Value updated,
-                              Value rate);
+  LogicalResult updateAverage(const UpdateTarget &target, Value updated, Value rate);
+  /// The members as one vector; what is no unit is its only member.
+  Value pack(const UpdateTarget &target, ValueRange values);
+  /// What all ranks have updated, to each of the parameters.
+  FailureOr<Value> writeParameters(const UpdateTarget &target, Value updated);
   Value convert(Value value, Type elementType);
   /// The norm of what all ranks have, from those of their parts.
   Value joinNorms(Value norm);
@@ -90,8 +114,11 @@ private:
   /// Declares one tensor of the optimizer's state and reads it.
   FailureOr<ReadOp> declareState(VariableOp parameter, const StateTensor &tensor,
                                  RankedTensorType whole);
-  /// The same of what the update reads and writes.
-  LogicalResult readState(VariableOp parameter, const StateTensor &tensor, RankedTensorType whole);
+  /// The same of what the update of a target reads and writes.
+  LogicalResult readState(const UpdateTarget &target,
+                          function_ref<SmallVector<StateTensor>(const ParameterInfo &)> getTensors,
+                          RankedTensorType piece);
+  void writeState(OptimizerStepOp step);
   /// The number of a parameter's update, from 1.
   FailureOr<Value> countUpdate(VariableOp parameter, const ParameterUpdate &choice);
   RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
@@ -295,13 +322,31 @@ RankedTensorType UpdateBuilder::getShardType(RankedTensorType whole,
                                : getPieceType(whole, shardRanks);
 }
 
-Value UpdateBuilder::takeShard(GradientOp mark, const ParameterUpdate &choice) {
-  auto whole = cast<RankedTensorType>(mark.getValue().getType());
-  Value shard = create<CollectiveOp>(mark.getLoc(), getShardType(whole, choice),
-                                     CollectiveKind::OwnShard, mark.getValue(), shardRanks);
-  mark.getValueMutable().assign(shard);
-  mark.setShardAttr(ShardAttr::getOf(whole, shardRanks));
-  mark->moveAfter(shard.getDefiningOp());
+Value UpdateBuilder::pack(const UpdateTarget &target, ValueRange values) {
+  if (!target.isUnit())
+    return values.front();
+  auto element = cast<RankedTensorType>(values.front().getType()).getElementType();
+  SmallVector<int64_t> firsts;
+  for (const UpdateTarget::Member &member : target.members)
+    firsts.push_back(member.first);
+  return create<PackOp>(target.getLoc(), target.type.clone({target.type.getNumElements()}, element),
+                        values, firsts);
+}
+
+Value UpdateBuilder::takeShard(const UpdateTarget &target, SmallVector<GradientOp> marks) {
+  SmallVector<Value> gradients;
+  for (GradientOp mark : marks)
+    gradients.push_back(mark.getValue());
+  Value whole = pack(target, gradients);
+  auto type = cast<RankedTensorType>(whole.getType());
+  Value shard = create<CollectiveOp>(marks.front().getLoc(), getShardType(type, *target.choice),
+                                     CollectiveKind::OwnShard, whole, shardRanks);
+  for (auto [mark, member] : llvm::zip_equal(marks, target.members)) {
+    auto own = cast<RankedTensorType>(mark.getValue().getType());
+    mark.getValueMutable().assign(shard);
+    mark.setShardAttr(ShardAttr::getOf(own, shardRanks, member.first));
+    mark->moveAfter(shard.getDefiningOp());
+  }
   return shard;
 }
 
@@ -321,14 +366,45 @@ FailureOr<ReadOp> UpdateBuilder::declareState(VariableOp parameter, const StateT
   return read(variable, parameter.getLoc());
 }
 
-LogicalResult UpdateBuilder::readState(VariableOp parameter, const StateTensor &tensor,
-                                       RankedTensorType whole) {
-  FailureOr<ReadOp> old = declareState(parameter, tensor, whole);
-  if (failed(old))
-    return failure();
-  state.push_back(*old);
-  slots.push_back(*symbols.lookup<VariableOp>(old->getVariable()).getSlot());
+LogicalResult
+UpdateBuilder::readState(const UpdateTarget &target,
+                         function_ref<SmallVector<StateTensor>(const ParameterInfo &)> getTensors,
+                         RankedTensorType piece) {
+  state.clear();
+  slots.clear();
+  ParameterInfo own = target.members.front().info;
+  own.type = piece;
+  for (auto [number, tensor] : llvm::enumerate(getTensors(own))) {
+    VariableOp joined;
+    FailureOr<ReadOp> old = failure();
+    for (const UpdateTarget::Member &member : target.members) {
+      RankedTensorType whole = getTensors(member.info)[number].type;
+      old = declareState(member.parameter, tensor, whole);
+      if (failed(old))
+        return failure();
+      if (!target.isUnit())
+        continue;
+      auto variable = symbols.lookup<VariableOp>(old->getVariable());
+      if (!joined) {
+        joined = createJoined(variable, getUnitName(variable.getSymName()), tensor.type);
+        symbols.insert(joined);
+      }
+      // Blocks of elements begin where members do.
+      placeInUnit(variable, joined, whole, shardRanks,
+                  member.first * tensor.type.getNumElements() / piece.getNumElements());
+      old->erase();
+    }
+    if (joined)
+      old = read(joined, target.getLoc());
+    state.push_back(*old);
+    slots.push_back(*symbols.lookup<VariableOp>(old->getVariable()).getSlot());
+  }
   return success();
+}
+
+void UpdateBuilder::writeState(OptimizerStepOp step) {
+  for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
+    write(made, old.getDefiningOp<ReadOp>().getVariable(), step.getLoc());
 }
 
 FailureOr<Value> UpdateBuilder::countUpdate(VariableOp parameter, const ParameterUpdate &choice) {
@@ -368,22 +444,18 @@ FailureOr<Value> UpdateBuilder::round(VariableOp parameter, Value updated) {
                                          builder.getI64IntegerAttr(kFirstId + roundings++)));
 }
 
-LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &info,
-                                    const ParameterUpdate &choice, Value gradient) {
+LogicalResult UpdateBuilder::update(const UpdateTarget &target) {
   // The update belongs to the module that owns the parameter, wherever the gradient was finished.
-  Location loc = parameter.getLoc();
-  state.clear();
-  slots.clear();
-  RankedTensorType whole = parameter.getTensorType(), type = getShardType(whole, choice);
-  ParameterInfo own = info;
-  own.type = type;
+  Location loc = target.getLoc();
+  const ParameterUpdate &choice = *target.choice;
+  RankedTensorType whole = target.type, type = getShardType(whole, choice);
   auto getTensors = [&](const ParameterInfo &of) {
     return getStateTensors(*choice.optimizer, of, choice.settings, choice.stateBits);
   };
-  for (const auto &[tensor, ofWhole] : llvm::zip_equal(getTensors(own), getTensors(info)))
-    if (failed(readState(parameter, tensor, ofWhole.type)))
-      return failure();
-  FailureOr<Value> rate = readRate(loc, choice.rate), number = countUpdate(parameter, choice);
+  if (failed(readState(target, getTensors, type)))
+    return failure();
+  FailureOr<Value> rate = readRate(loc, choice.rate),
+                   number = countUpdate(target.members.front().parameter, choice);
   if (failed(rate) || failed(number))
     return failure();
   SmallVector<Value> operands(state);
@@ -395,7 +467,10 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
     operands.push_back(*value);
     inputNames.push_back(input.name);
   }
-  Value old = read(parameter, loc);
+  SmallVector<Value> parameters;
+  for (const UpdateTarget::Member &member : target.members)
+    parameters.push_back(read(member.parameter, VariableOp(member.parameter).getLoc()));
+  Value old = pack(target, parameters), gradient = target.gradient;
   if (shardRanks > 1)
     old = create<CollectiveOp>(loc, type, CollectiveKind::OwnShard, old, shardRanks);
   if (choice.settings.isOn(kMaximize))
@@ -410,38 +485,48 @@ LogicalResult UpdateBuilder::update(VariableOp parameter, const ParameterInfo &i
     updated = create<CollectiveOp>(
         loc, whole.clone(cast<RankedTensorType>(updated.getType()).getElementType()),
         CollectiveKind::AllGather, updated, shardRanks);
-  FailureOr<Value> rounded = round(parameter, updated);
-  if (failed(rounded))
+  FailureOr<Value> written = writeParameters(target, updated);
+  if (failed(written))
     return failure();
-  write(*rounded, parameter.getSymName(), loc);
-  for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
-    write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
+  writeState(step);
   if (!average)
     return success();
-  return updateAverage(parameter, info, shardRanks > 1 ? part : *rounded, *rate);
+  return updateAverage(target, shardRanks > 1 ? part : *written, *rate);
+}
+
+FailureOr<Value> UpdateBuilder::writeParameters(const UpdateTarget &target, Value updated) {
+  Value written;
+  for (const UpdateTarget::Member &member : target.members) {
+    VariableOp parameter = member.parameter;
+    Value own = updated;
+    if (target.isUnit())
+      own =
+          create<UnpackOp>(parameter.getLoc(),
+                           parameter.getTensorType().clone(getElementTypeOrSelf(updated.getType())),
+                           updated, member.first);
+    FailureOr<Value> rounded = round(parameter, own);
+    if (failed(rounded))
+      return failure();
+    written = *rounded;
+    write(written, parameter.getSymName(), parameter.getLoc());
+  }
+  return written;
 }
 
 /// Of what this rank has of a parameter: a part of it is not rounded (verifyShared).
-LogicalResult UpdateBuilder::updateAverage(VariableOp parameter, const ParameterInfo &info,
-                                           Value updated, Value rate) {
-  Location loc = parameter.getLoc();
-  state.clear();
-  slots.clear();
+LogicalResult UpdateBuilder::updateAverage(const UpdateTarget &target, Value updated, Value rate) {
+  Location loc = target.getLoc();
   auto type = cast<RankedTensorType>(updated.getType());
-  ParameterInfo own = info;
-  own.type = type;
   auto getTensors = [&](const ParameterInfo &of) {
     return getStateTensors(getAverage(), of, *average, /*bits=*/32);
   };
-  for (const auto &[tensor, ofWhole] : llvm::zip_equal(getTensors(own), getTensors(info)))
-    if (failed(readState(parameter, tensor, ofWhole.type)))
-      return failure();
+  if (failed(readState(target, getTensors, type)))
+    return failure();
   auto step = create<OptimizerStepOp>(
       loc, type.clone(getComputeType(type.getElementType())), ValueRange(state).getTypes(), updated,
       updated, rate, stepNumber, state, builder.getStringAttr(kAverageName),
       builder.getStrArrayAttr(slots), average->toAttribute(builder.getContext()), ArrayAttr());
-  for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
-    write(made, old.getDefiningOp<ReadOp>().getVariable(), loc);
+  writeState(step);
   return success();
 }
 
@@ -465,6 +550,35 @@ collectGradients(ModuleOp module, func::FuncOp step, SymbolTable &symbols) {
   return ordered;
 }
 
+/// What parameters of one unit have in common; none where one is updated by itself.
+static std::optional<std::string> describeUpdate(VariableOp parameter, Value gradient,
+                                                 const ParameterUpdate &choice,
+                                                 const ParameterInfo &info, ArrayRef<ReadOp> reads,
+                                                 const std::optional<OptimizerSettings> &average) {
+  auto isNumber = [&](const StateTensor &tensor) {
+    return tensor.type.getRank() == 0 && info.type.getRank() != 0;
+  };
+  if (choice.hasOwnCount ||
+      (average &&
+       llvm::any_of(getStateTensors(getAverage(), info, *average, /*bits=*/32), isNumber)))
+    return std::nullopt;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << choice.optimizer->getName() << choice.settings.toAttribute(parameter.getContext())
+         << choice.stateBits << ' ' << choice.rate.value_or(0) << choice.rate.has_value();
+  for (const HyperparameterInput &input : choice.inputs)
+    stream << ' ' << input.name << ' ' << input.initial << ' ' << input.factor;
+  for (const StateTensor &tensor :
+       getStateTensors(*choice.optimizer, info, choice.settings, choice.stateBits)) {
+    if (isNumber(tensor))
+      return std::nullopt;
+    stream << ' ' << tensor.name;
+  }
+  stream << ' ' << parameter.getTensorType().getElementType() << ' '
+         << getElementTypeOrSelf(gradient.getType()) << ' ' << describeReads(reads);
+  return text;
+}
+
 /// An update of a part must not need the rest.
 static LogicalResult verifyShared(ArrayRef<std::pair<VariableOp, Value>> parameters,
                                   ArrayRef<ParameterUpdate> choices) {
@@ -486,6 +600,8 @@ static LogicalResult verifyShared(ArrayRef<std::pair<VariableOp, Value>> paramet
   return success();
 }
 
+using ReadsOf = DenseMap<StringAttr, SmallVector<ReadOp, 1>>;
+
 namespace {
 struct InsertOptimizerPass : mlir::memopt::impl::InsertOptimizerPassBase<InsertOptimizerPass> {
   using InsertOptimizerPassBase::InsertOptimizerPassBase;
@@ -498,6 +614,11 @@ struct InsertOptimizerPass : mlir::memopt::impl::InsertOptimizerPassBase<InsertO
 private:
   FailureOr<OptimizerPlan> readSettings();
   LogicalResult insertOptimizer();
+  SmallVector<UpdateTarget> formTargets(ArrayRef<std::pair<VariableOp, Value>> parameters,
+                                        ArrayRef<ParameterInfo> infos,
+                                        ArrayRef<ParameterUpdate> choices, const ReadsOf &reads,
+                                        const std::optional<OptimizerSettings> &average,
+                                        int64_t shardRanks);
 };
 } // namespace
 
@@ -524,7 +645,7 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   auto found = collectGradients(module, step, symbols);
   if (failed(found))
     return failure();
-  DenseMap<StringAttr, SmallVector<ReadOp, 1>> reads;
+  ReadsOf reads;
   for (auto read : step.getOps<ReadOp>())
     reads[read.getVariableAttr().getAttr()].push_back(read);
   SmallVector<ParameterInfo> parameters = llvm::map_to_vector(*found, [&](auto &entry) {
@@ -540,14 +661,20 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   UpdateBuilder updates(module, symbols, step.getBody().front().getTerminator(), shardRanks);
   if (failed(updates.readHyperparameters(step.getLoc(), plan->getRate())))
     return failure();
-  SmallVector<Value> gradients = llvm::to_vector(llvm::make_second_range(*found));
+  SmallVector<UpdateTarget> targets =
+      formTargets(*found, parameters, *choices, reads, plan->getAverageSettings(), shardRanks);
   if (shardRanks > 1) {
     DenseMap<StringAttr, GradientOp> marks;
     for (auto mark : step.getOps<GradientOp>())
       marks[mark.getVariableAttr().getAttr()] = mark;
-    for (auto [entry, choice, gradient] : llvm::zip(*found, *choices, gradients))
-      gradient = updates.takeShard(marks.lookup(entry.first.getSymNameAttr()), choice);
+    for (UpdateTarget &target : targets)
+      target.gradient = updates.takeShard(
+          target, llvm::map_to_vector(target.members, [&](UpdateTarget::Member &member) {
+            return marks.lookup(member.parameter.getSymNameAttr());
+          }));
   }
+  SmallVector<Value> gradients =
+      llvm::map_to_vector(targets, [](UpdateTarget &target) { return target.gradient; });
   if (maxGradNorm > 0.0) {
     FailureOr<Value> norm = updates.reportNorm(step.getLoc(), gradients);
     if (failed(norm))
@@ -562,8 +689,52 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   }
   if (std::optional<OptimizerSettings> average = plan->getAverageSettings())
     updates.keepAverage(*average);
-  for (auto [entry, info, choice, gradient] : llvm::zip(*found, parameters, *choices, gradients))
-    if (failed(updates.update(entry.first, info, choice, gradient)))
+  for (auto [target, gradient] : llvm::zip_equal(targets, gradients)) {
+    target.gradient = gradient;
+    if (failed(updates.update(target)))
       return failure();
+  }
   return success();
+}
+
+/// In the order of the first parameters.
+SmallVector<UpdateTarget> InsertOptimizerPass::formTargets(
+    ArrayRef<std::pair<VariableOp, Value>> parameters, ArrayRef<ParameterInfo> infos,
+    ArrayRef<ParameterUpdate> choices, const ReadsOf &reads,
+    const std::optional<OptimizerSettings> &average, int64_t shardRanks) {
+  namespace planning = ::memopt::planning;
+  ShardGroups groups;
+  std::vector<planning::ShardTensor> tensors;
+  for (auto [entry, info, choice] : llvm::zip_equal(parameters, infos, choices)) {
+    auto [parameter, gradient] = entry;
+    planning::ShardTensor tensor{info.type.getNumElements(), info.type.getElementTypeBitWidth() / 8,
+                                 16, std::nullopt};
+    if (choice.stateBits <= 8)
+      tensor.unit = Update::getBlock(choice.stateBits);
+    if (auto alike = describeUpdate(parameter, gradient, choice, info,
+                                    reads.lookup(parameter.getSymNameAttr()), average))
+      tensor.group = groups.get(*alike);
+    tensors.push_back(tensor);
+  }
+  std::vector<planning::ShardUnit> units = planning::formShardUnits(tensors, shardRanks);
+  SmallVector<UpdateTarget> targets;
+  DenseMap<size_t, std::pair<size_t, int64_t>> places; // member to unit and first element
+  for (auto [number, unit] : llvm::enumerate(units))
+    for (auto [member, first] : llvm::zip_equal(unit.members, unit.firsts))
+      places[member] = {number, first};
+  DenseMap<size_t, size_t> targetOf;
+  for (auto [number, entry] : llvm::enumerate(parameters)) {
+    auto place = places.find(number);
+    bool isMember = place != places.end();
+    if (!isMember || targetOf.try_emplace(place->second.first, targets.size()).second) {
+      RankedTensorType type = infos[number].type;
+      if (isMember)
+        type = type.clone(units[place->second.first].elements);
+      targets.push_back({{}, &choices[number], type, entry.second});
+    }
+    UpdateTarget &target =
+        isMember ? targets[targetOf.lookup(place->second.first)] : targets.back();
+    target.members.push_back({entry.first, infos[number], isMember ? place->second.second : 0});
+  }
+  return targets;
 }

@@ -12,11 +12,38 @@
 
 using namespace memopt;
 
-/// Variables and inputs keep their places for the whole run, so no two may share a byte.
+/// Tensors of one unit are in the same bytes of each rank, none among another's elements.
+static Status checkUnits(const std::vector<const VariableSpec *> &members) {
+  for (size_t i = 1; i < members.size(); ++i) {
+    const VariableSpec &before = *members[i - 1], &after = *members[i];
+    if (before.unit != after.unit)
+      continue;
+    bool isApart = !before.wholeShape || !after.wholeShape ||
+                   before.unitFirst + getElementCount(*before.wholeShape) <= after.unitFirst;
+    if (before.space != after.space || before.offset != after.offset ||
+        before.shape != after.shape || before.dtype != after.dtype || !isApart)
+      return badInput(quote(before.name) + " and " + quote(after.name) +
+                      " do not lie together in unit " + quote(after.unit));
+  }
+  return Status::ok();
+}
+
+/// Variables and inputs keep their places for the whole run, so no two may share a byte, but for
+/// those of one unit.
 static Status checkOverlaps(const Manifest &manifest) {
   std::vector<const PlacedTensor *> order;
-  for (const VariableSpec &variable : manifest.variables)
-    order.push_back(&variable);
+  std::vector<const VariableSpec *> members;
+  std::set<std::string> units;
+  for (const VariableSpec &variable : manifest.variables) {
+    if (!variable.unit.empty())
+      members.push_back(&variable);
+    if (variable.unit.empty() || units.insert(variable.unit).second)
+      order.push_back(&variable);
+  }
+  std::sort(members.begin(), members.end(), [](const VariableSpec *a, const VariableSpec *b) {
+    return std::tie(a->unit, a->unitFirst) < std::tie(b->unit, b->unitFirst);
+  });
+  MEMOPT_RETURN_IF_ERROR(checkUnits(members));
   for (const InputSpec &input : manifest.inputs)
     order.push_back(&input);
   std::sort(order.begin(), order.end(), [](const PlacedTensor *a, const PlacedTensor *b) {

@@ -139,6 +139,9 @@ StatusOr<OutputSpec> memopt::readOutput(const JsonView &view, const BytesBySpace
   return output;
 }
 
+/// As many elements as no unit has, so that sums of such numbers do not overflow.
+constexpr int64_t mostUnitElements = int64_t(1) << 56;
+
 Status memopt::readWholeShape(const JsonView &view, int64_t ranks, ShardedTensor &tensor) {
   if (!view.has("whole_shape"))
     return Status::ok();
@@ -147,8 +150,14 @@ Status memopt::readWholeShape(const JsonView &view, int64_t ranks, ShardedTensor
   StatusOr<int64_t> bytes = getTensorBytes(tensor.dtype, *tensor.wholeShape);
   if (!bytes.isOk())
     return shape.fail("is wrong: " + bytes.getMessage());
+  if (view.has("unit_first")) {
+    MEMOPT_ASSIGN_OR_RETURN(tensor.unitFirst, view.getInteger("unit_first"));
+    if (tensor.unitFirst < 0 || tensor.unitFirst > mostUnitElements)
+      return view.fail("begins at element " + std::to_string(tensor.unitFirst) + " of its unit");
+  }
   if (ranks < 2 || tensor.shape.size() != 1 || *bytes == 0 ||
-      tensor.shape[0] < (getElementCount(*tensor.wholeShape) + ranks - 1) / ranks)
+      tensor.shape[0] <
+          (tensor.unitFirst + getElementCount(*tensor.wholeShape) + ranks - 1) / ranks)
     return shape.fail("is " + toString(tensor.dtype, *tensor.wholeShape) + ", of which " +
                       toString(tensor.dtype, tensor.shape) + " is none of " +
                       std::to_string(ranks) + " parts");
@@ -187,6 +196,7 @@ StatusOr<VariableSpec> memopt::readVariable(const JsonView &view, const Manifest
   VariableSpec variable;
   MEMOPT_RETURN_IF_ERROR(readTensor(view, "placement", manifest.arenaBytes, variable));
   MEMOPT_RETURN_IF_ERROR(readWholeShape(view, manifest.ranks, variable));
+  MEMOPT_ASSIGN_OR_RETURN(variable.unit, readStringOr(view, "unit", ""));
   MEMOPT_ASSIGN_OR_RETURN(variable.role, view.getString("role"));
   if (view.has("encoding"))
     MEMOPT_RETURN_IF_ERROR(readEncoding(view, variable));

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "GradientCapture.h"
+#include "JoinShards.h"
 #include <algorithm>
 
 using namespace memopt;
@@ -32,20 +33,14 @@ Status GradientCapture::keep(int64_t instruction) {
   return Status::ok();
 }
 
-static Status joinPart(Communicator &communicator, std::vector<char> &part, int64_t wholeBytes) {
-  auto bytes = int64_t(part.size());
-  std::vector<char> whole(size_t(bytes * communicator.getRanks()));
-  MEMOPT_RETURN_IF_ERROR(communicator.exchangeAny(part.data(), bytes, whole.data()));
-  whole.resize(size_t(wholeBytes));
-  part = std::move(whole);
-  return Status::ok();
-}
-
 Status GradientCapture::joinParts(Communicator *communicator) {
   for (size_t i = 0; i < kept.size(); ++i)
     if (const GradientSpec &gradient = manifest.gradients[i];
-        gradient.wholeShape && kept[i].size() == size_t(gradient.bytes))
-      MEMOPT_RETURN_IF_ERROR(joinPart(*communicator, kept[i], gradient.getWholeBytes()));
+        gradient.wholeShape && kept[i].size() == size_t(gradient.bytes)) {
+      std::vector<char> whole;
+      MEMOPT_RETURN_IF_ERROR(joinShards(*communicator, gradient, kept[i].data(), whole, true));
+      kept[i] = std::move(whole);
+    }
   return Status::ok();
 }
 

@@ -74,7 +74,9 @@ StatusOr<const VariableSpec *> memopt::findNonFiniteState(const Manifest &manife
     if (!variable.isState() || variable.encoding) // no step changes codes
       continue;
     MEMOPT_ASSIGN_OR_RETURN(const char *data, arenas.view(variable, storage));
-    if (findNonFinite(variable.dtype, data, variable.getOwnElements(rank).count) >= 0)
+    auto own = variable.getOwnElements(rank);
+    data += own.at * getByteSize(variable.dtype);
+    if (findNonFinite(variable.dtype, data, own.count) >= 0)
       return &variable;
   }
   return static_cast<const VariableSpec *>(nullptr);

@@ -57,8 +57,10 @@ Status Session::prepare(Device &onDevice, const LibraryCallFactory &createCall) 
     parts->feed.goOnWithoutSamples();
   MEMOPT_RETURN_IF_ERROR(prepareProgram(createCall));
   MEMOPT_RETURN_IF_ERROR(readConstants());
-  if (!options.partner)
+  if (!options.partner) {
     MEMOPT_RETURN_IF_ERROR(arenas.reset(*pool));
+    MEMOPT_RETURN_IF_ERROR(clearUnits());
+  }
   return parts->device && options.isReplayed ? captureStep() : Status::ok();
 }
 

@@ -6,12 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "JoinShards.h"
 #include "SessionParts.h"
 #include "memopt-runtime/numbers/Random.h"
 #include "memopt-runtime/session/Session.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 using namespace memopt;
 
@@ -63,21 +65,34 @@ int64_t Session::getRank() const {
   return options.communicator ? options.communicator->getRank() : 0;
 }
 
-/// Behind the last element of the whole there are zeros.
+/// Behind the last element of the whole there are zeros. What a unit has behind one of its tensors
+/// is another one, or padding that is zeros from the start (clearUnits).
+Status Session::clearBehind(const VariableSpec &variable, int64_t bytes) {
+  return variable.unit.empty() ? arenas.clear(variable, bytes) : Status::ok();
+}
+
+Status Session::clearUnits() {
+  std::set<std::string> cleared;
+  for (const VariableSpec &variable : getManifest().variables)
+    if (!variable.unit.empty() && cleared.insert(variable.unit).second)
+      MEMOPT_RETURN_IF_ERROR(arenas.clear(variable, 0));
+  return Status::ok();
+}
+
 Status Session::setWhole(const VariableSpec &variable, const void *whole) {
   if (variable.encoding)
     return encode(variable, static_cast<const float *>(whole));
-  auto [begin, count] = variable.getOwnElements(getRank());
+  auto [begin, count, at] = variable.getOwnElements(getRank());
   int64_t size = getByteSize(variable.dtype);
-  MEMOPT_RETURN_IF_ERROR(
-      arenas.write(variable, 0, static_cast<const char *>(whole) + begin * size, count * size));
-  return arenas.clear(variable, count * size);
+  MEMOPT_RETURN_IF_ERROR(arenas.write(
+      variable, at * size, static_cast<const char *>(whole) + begin * size, count * size));
+  return clearBehind(variable, count * size);
 }
 
 Status Session::readWhole(const VariableSpec &variable, const SafetensorsFile &file,
                           const SafetensorsEntry &entry) {
   constexpr int64_t piece = 1 << 18; // elements
-  auto [begin, count] = variable.getOwnElements(getRank());
+  auto [begin, count, at] = variable.getOwnElements(getRank());
   int64_t size = getByteSize(variable.dtype), sourceSize = getByteSize(entry.dtype);
   if (variable.encoding)
     return encodeFrom(variable, file, entry);
@@ -91,10 +106,10 @@ Status Session::readWhole(const VariableSpec &variable, const SafetensorsFile &f
     if (!isSame)
       MEMOPT_RETURN_IF_ERROR(
           convertElements(entry.dtype, source.data(), variable.dtype, target.data(), elements));
-    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, done * size,
+    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, (at + done) * size,
                                         isSame ? source.data() : target.data(), elements * size));
   }
-  return arenas.clear(variable, count * size);
+  return clearBehind(variable, count * size);
 }
 
 /// Lets `fill` write this rank's elements where the host can, in place if that is possible.
@@ -104,16 +119,17 @@ Status Session::fillOwn(const VariableSpec &variable, const std::function<void(c
     fill(reinterpret_cast<char *>(values.data()));
     return encode(variable, values.data());
   }
-  int64_t bytes = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
+  auto own = variable.getOwnElements(getRank());
+  int64_t size = getByteSize(variable.dtype), bytes = own.count * size;
   Arena &arena = arenas[variable.space];
   if (arena.isHostAccessible()) {
-    fill(arena.base() + variable.offset);
+    fill(arena.base() + variable.offset + own.at * size);
   } else {
     std::vector<char> storage(static_cast<size_t>(bytes));
     fill(storage.data());
-    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, 0, storage.data(), bytes));
+    MEMOPT_RETURN_IF_ERROR(arenas.write(variable, own.at * size, storage.data(), bytes));
   }
-  return arenas.clear(variable, bytes);
+  return clearBehind(variable, bytes);
 }
 
 StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
@@ -129,9 +145,7 @@ StatusOr<const void *> Session::getWhole(const VariableSpec &variable,
   }
   std::vector<char> copy;
   MEMOPT_ASSIGN_OR_RETURN(const char *own, arenas.view(variable, copy));
-  Communicator &communicator = *options.communicator;
-  storage.resize(communicator.getRank() ? 0 : size_t(variable.bytes * communicator.getRanks()));
-  MEMOPT_RETURN_IF_ERROR(communicator.collect(own, variable.bytes, storage.data()));
+  MEMOPT_RETURN_IF_ERROR(joinShards(*options.communicator, variable, own, storage, false));
   return static_cast<const void *>(storage.data());
 }
 
@@ -141,9 +155,7 @@ StatusOr<const void *> Session::getWholeOnAll(const VariableSpec &variable,
     return getWhole(variable, storage);
   std::vector<char> copy;
   MEMOPT_ASSIGN_OR_RETURN(const char *own, arenas.view(variable, copy));
-  Communicator &communicator = *options.communicator;
-  storage.resize(size_t(variable.bytes * communicator.getRanks()));
-  MEMOPT_RETURN_IF_ERROR(communicator.exchangeAny(own, variable.bytes, storage.data()));
+  MEMOPT_RETURN_IF_ERROR(joinShards(*options.communicator, variable, own, storage, true));
   return static_cast<const void *>(storage.data());
 }
 
@@ -167,7 +179,7 @@ Status Session::initializeFromWeights(const std::function<bool(const VariableSpe
       return badInput("the model was exported without " + quote(variable.name) +
                       "; give its values with --load=DIR, or begin with --init=random");
     if (variable.init == VariableInit::Zeros) {
-      MEMOPT_RETURN_IF_ERROR(arenas.clear(variable, 0));
+      MEMOPT_RETURN_IF_ERROR(fillWithZeros(variable));
       continue;
     }
     if (variable.init == VariableInit::Constant) {
@@ -218,6 +230,13 @@ static double guessScale(const Shape &shape) {
   return 1 / std::sqrt(double(std::max<int64_t>(1, fanIn)));
 }
 
+Status Session::fillWithZeros(const VariableSpec &variable) {
+  if (variable.unit.empty())
+    return arenas.clear(variable, 0);
+  int64_t bytes = variable.getOwnElements(getRank()).count * getByteSize(variable.dtype);
+  return fillOwn(variable, [&](char *data) { std::memset(data, 0, size_t(bytes)); });
+}
+
 Status Session::fillWithConstant(const VariableSpec &variable) {
   int64_t count = variable.getOwnElements(getRank()).count;
   DType dtype = variable.getWholeDType();
@@ -231,7 +250,7 @@ Status Session::fillWithConstant(const VariableSpec &variable) {
 Status Session::fillRandomly(const VariableSpec &variable, int64_t seed) {
   if (variable.initValue)
     return fillWithConstant(variable);
-  auto [first, count] = variable.getOwnElements(getRank());
+  auto [first, count, at] = variable.getOwnElements(getRank());
   DType dtype = variable.getWholeDType();
   int64_t size = getByteSize(dtype), last = first + count;
   double scale = variable.initScale ? *variable.initScale : guessScale(variable.getWholeShape());

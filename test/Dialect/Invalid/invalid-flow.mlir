@@ -159,3 +159,35 @@ func.func @token_of_a_transfer(%x: tensor<2xf32>) {
   %1 = memopt.collective_wait %0 : tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @pack(%a: tensor<3xf32>) {
+  // expected-error @+1 {{'memopt.pack' op has 1 tensors and 2 places for them}}
+  %0 = memopt.pack %a at [0, 16] : (tensor<3xf32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @pack(%a: tensor<3xf32>) {
+  // expected-error @+1 {{'memopt.pack' op puts 'tensor<3xf32>' at element 2 of 'tensor<32xf32>', where elements before it end at 3}}
+  %0 = memopt.pack %a, %a at [0, 2] : (tensor<3xf32>, tensor<3xf32>) -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @pack(%a: tensor<3xf32>) {
+  // expected-error @+1 {{'memopt.pack' op gives 'tensor<4xf32>' for 5 elements}}
+  %0 = memopt.pack %a at [2] : (tensor<3xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @unpack(%a: tensor<8xf32>) {
+  // expected-error @+1 {{'memopt.unpack' op gives 'tensor<3xf32>' from element 6 of 'tensor<8xf32>'}}
+  %0 = memopt.unpack %a from 6 : tensor<8xf32> -> tensor<3xf32>
+  return
+}

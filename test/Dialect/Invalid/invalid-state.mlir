@@ -140,3 +140,20 @@ memopt.variable @w : tensor<3xf32> role <parameter> {initial = dense<0.0> : tens
 
 // expected-error @+1 {{a shard is one of a tensor of positive sizes}}
 memopt.variable @w : tensor<3xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [2, 0]>}
+
+// -----
+
+// expected-error @+1 {{'memopt.variable' op lies in @unit, which is no joined variable of its type that has the place of both}}
+memopt.variable @w : tensor<16xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [3]>, unit = @unit}
+memopt.variable @unit : tensor<16xf32> role <parameter>
+
+// -----
+
+// A tensor ends where its unit does at the latest.
+// expected-error @+1 {{'memopt.variable' op has type 'tensor<16xf32>', which is none of 2 shards of 33 elements}}
+memopt.variable @w : tensor<16xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [3], first = 30>}
+
+// -----
+
+// expected-error @+1 {{a tensor begins at an element of its unit, found -1}}
+memopt.variable @w : tensor<16xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [3], first = -1>}

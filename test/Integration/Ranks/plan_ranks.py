@@ -3,6 +3,7 @@
 compiled for them hold, to the byte; programs for one number of ranks have one digest, and others have others. FOLDER has a
 network.json."""
 import json
+import math
 import pathlib
 import re
 import sys
@@ -35,26 +36,21 @@ def main():
             own, digest, text = plan(package, ranks, folder)
             digests.add(digest)
             assert own == table, (own, table)  # from whichever package it is read
-            held = sum(v["bytes"] for v in manifest["variables"] if v["role"] in ("parameter", "optimizer_state"))
-            gradients = sum(4 * v["elements"] for v in shards(manifest, ranks if stage >= 2 else 1, options))
+            # Tensors of one unit have the same bytes.
+            held = sum({v.get("unit", v["name"]): v["bytes"] for v in manifest["variables"]
+                        if v["role"] in ("parameter", "optimizer_state")}.values())
+            gradients = sum(4 * elements for elements in count_gradients(manifest, ranks if stage >= 2 else 1))
             assert held + gradients == table[ranks][stage], (ranks, stage, held, gradients, table[ranks])
             assert f"device {manifest['predicted_peak_bytes']['device']} bytes on each rank" in text
             assert plan(package, ranks, folder)[1] == digest
         assert len(digests) == 6, digests
 
 
-def shards(manifest, ranks, options):
-    """Elements of the gradients, or of their shards."""
-    unit = 256 if "--optim-bits=8" in options else 16
-    for variable in manifest["variables"]:
-        if variable["role"] == "parameter" and variable["trainable"]:
-            count = 1
-            for size in variable.get("whole_shape", variable["shape"]):
-                count *= size
-            coded = any(v.get("of") == variable["name"] and v["dtype"] in ("u8", "i8") for v in manifest["variables"])
-            step, part = unit if coded else 16, -(-count // ranks)
-            small = step == 16 and part < 16 < count  # and not rounded up
-            yield {"elements": count if ranks == 1 else part if small else -(-part // step) * step}
+def count_gradients(manifest, ranks):
+    """Elements of the gradients, or of their shards, which are as large as those of a state."""
+    if ranks == 1:
+        return [math.prod(v.get("whole_shape", v["shape"])) for v in manifest["variables"] if v["role"] == "parameter" and v["trainable"]]
+    return {v.get("unit", v["name"]): v["shape"][0] for v in manifest["variables"] if v.get("slot") == "exp_avg"}.values()
 
 
 main()

@@ -108,3 +108,32 @@ func.func @shared_out(%x: tensor<4x8xf32>) -> tensor<f32> {
   memopt.gradient %own, @w {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8]>} : tensor<16xf32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// Gradients that are shared out as one vector are accumulated as its shards, with one sum over ranks in each iteration.
+
+memopt.variable @a : tensor<8xf32> role <parameter> {trainable}
+memopt.variable @b : tensor<8xf32> role <parameter> {trainable}
+// SCATTER: memopt.variable @sum.b : tensor<16xf32>
+// SCATTER-NOT: memopt.variable @sum.a
+// SCATTER-LABEL: func.func @together
+func.func @together(%x: tensor<4x8xf32>) -> tensor<f32> {
+  // SCATTER: memopt.repeat
+  // SCATTER: %[[ALL:.*]] = memopt.pack %{{.*}}, %{{.*}} at [0, 16]
+  // SCATTER: %[[PART:.*]] = memopt.collective <reduce_scatter> %[[ALL]] over 2 {{.*}} : tensor<24xf32> -> tensor<16xf32>
+  // SCATTER: memopt.accumulate %{{.*}}, %[[PART]]
+  // SCATTER: memopt.read @sum.b
+  // SCATTER-NOT: memopt.pack
+  // SCATTER-NOT: own_shard
+  %loss = memopt.reduce %x {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %first = memopt.reduce %x {dimensions = array<i64: 0>, kind = #memopt.reduce<add>, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  %double = arith.addf %x, %x {memopt.phase = #memopt.phase<backward>} : tensor<4x8xf32>
+  %second = memopt.reduce %double {dimensions = array<i64: 0>, kind = #memopt.reduce<add>, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  %all = memopt.pack %first, %second at [0, 16] {memopt.phase = #memopt.phase<optimizer>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<24xf32>
+  %own = memopt.collective <own_shard> %all over 2 {phase = #memopt.phase<optimizer>} : tensor<24xf32> -> tensor<16xf32>
+  memopt.gradient %own, @a {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8]>} : tensor<16xf32>
+  memopt.gradient %own, @b {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8], first = 16>} : tensor<16xf32>
+  return %loss : tensor<f32>
+}

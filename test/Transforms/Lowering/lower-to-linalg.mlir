@@ -202,3 +202,19 @@ func.func @exchange() {
   memopt.write %row, @a : tensor<4xf32>
   return
 }
+
+// -----
+
+// A vector of small tensors is their concatenation, with zeros between and behind them.
+// CHECK-LABEL: func.func @pack
+func.func @pack(%a: tensor<2x5xf32>, %b: tensor<16xf32>) -> (tensor<48xf32>, tensor<4x4xf32>) {
+  // CHECK: %[[A:.*]] = tensor.collapse_shape %arg0
+  // CHECK-DAG: %[[GAP:.*]] = arith.constant dense<0.000000e+00> : tensor<6xf32>
+  // CHECK-DAG: %[[END:.*]] = arith.constant dense<0.000000e+00> : tensor<16xf32>
+  // CHECK: %[[ALL:.*]] = tensor.concat dim(0) %[[A]], %[[GAP]], %arg1, %[[END]]
+  %0 = memopt.pack %a, %b at [0, 16] : (tensor<2x5xf32>, tensor<16xf32>) -> tensor<48xf32>
+  // CHECK: %[[PART:.*]] = tensor.extract_slice %[[ALL]][16] [16] [1]
+  // CHECK: tensor.expand_shape %[[PART]]
+  %1 = memopt.unpack %0 from 16 : tensor<48xf32> -> tensor<4x4xf32>
+  return %0, %1 : tensor<48xf32>, tensor<4x4xf32>
+}

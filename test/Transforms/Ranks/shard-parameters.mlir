@@ -144,3 +144,62 @@ func.func @train_step() -> (tensor<64x64xf32>, tensor<64xf32>) {
   %sum = arith.addf %frozen, %trained : tensor<64x64xf32>
   return %sum, %small : tensor<64x64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// What is updated as one vector is one variable, which is gathered for all of its tensors; a pass may gather for itself.
+
+// CHECK: memopt.variable @"a@unit" : tensor<32xf32> role <parameter> {joined, names = [], trainable}
+// CHECK: memopt.variable @a : tensor<32xf32> {{.*}}shard = #memopt.shard<ranks = 3, shape = [7, 10]>, trainable, unit = @"a@unit"
+// CHECK: memopt.variable @b : tensor<32xf32> {{.*}}shard = #memopt.shard<ranks = 3, shape = [3], first = 80>, trainable, unit = @"a@unit"
+memopt.variable @a : tensor<7x10xf32> role <parameter> {trainable}
+memopt.variable @b : tensor<3xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @together
+// AGAIN-LABEL: func.func @together
+func.func @together(%g: tensor<32xf32>) -> (tensor<7x10xf32>, tensor<3xf32>) {
+  // CHECK: %[[OWN:.*]] = memopt.read @"a@unit"
+  // CHECK: %[[ALL:.*]] = memopt.collective <all_gather> %[[OWN]] over 3 : tensor<32xf32> -> tensor<83xf32>
+  // CHECK: %[[A:.*]] = memopt.unpack %[[ALL]] from 0
+  // CHECK: arith.addf %[[A]], %[[A]]
+  // CHECK: %[[B:.*]] = memopt.unpack %[[ALL]] from 80
+  // CHECK: arith.addf %[[B]], %[[B]]
+  // CHECK-NOT: memopt.collective
+  // CHECK: %[[NEW:.*]] = arith.subf %[[OWN]], %arg0
+  // CHECK: memopt.write %[[NEW]], @"a@unit"
+  // CHECK-NOT: memopt.write
+  // AGAIN: memopt.collective <all_gather>
+  // AGAIN: memopt.collective <all_gather> {{.*}}phase = #memopt.phase<backward>
+  %a = memopt.read @a : tensor<7x10xf32>
+  %0 = arith.addf %a, %a : tensor<7x10xf32>
+  %b = memopt.read @b : tensor<3xf32>
+  %1 = arith.addf %b, %b {memopt.phase = #memopt.phase<backward>} : tensor<3xf32>
+  %both = memopt.pack %a, %b at [0, 80] {memopt.phase = #memopt.phase<optimizer>} : (tensor<7x10xf32>, tensor<3xf32>) -> tensor<83xf32>
+  %old = memopt.collective <own_shard> %both over 3 {phase = #memopt.phase<optimizer>} : tensor<83xf32> -> tensor<32xf32>
+  %new = arith.subf %old, %g {memopt.phase = #memopt.phase<optimizer>} : tensor<32xf32>
+  %all = memopt.collective <all_gather> %new over 3 {phase = #memopt.phase<optimizer>} : tensor<32xf32> -> tensor<83xf32>
+  %2 = memopt.unpack %all from 0 {memopt.phase = #memopt.phase<optimizer>} : tensor<83xf32> -> tensor<7x10xf32>
+  memopt.write %2, @a {memopt.phase = #memopt.phase<optimizer>} : tensor<7x10xf32>
+  %3 = memopt.unpack %all from 80 {memopt.phase = #memopt.phase<optimizer>} : tensor<83xf32> -> tensor<3xf32>
+  memopt.write %3, @b {memopt.phase = #memopt.phase<optimizer>} : tensor<3xf32>
+  return %0, %1 : tensor<7x10xf32>, tensor<3xf32>
+}
+
+// -----
+
+// Small frozen parameters are cut together, those that are read narrow apart from the others.
+
+// CHECK: memopt.variable @p : tensor<12xf32> {{.*}}unit = @"p@unit"
+// CHECK: memopt.variable @q : tensor<16xf32> role <parameter>{{$}}
+// CHECK: memopt.variable @r : tensor<12xf32> {{.*}}first = 16>{{.*}}unit = @"p@unit"
+memopt.variable @p : tensor<10xf32> role <parameter>
+memopt.variable @q : tensor<16xf32> role <parameter>
+memopt.variable @r : tensor<20xf32> role <parameter>
+// CHECK-LABEL: func.func @frozen
+func.func @frozen() -> (tensor<10xf32>, tensor<16xbf16>, tensor<20xf32>) {
+  // CHECK: memopt.collective <all_gather> %{{.*}} : tensor<12xf32> -> tensor<36xf32>
+  %p = memopt.read @p : tensor<10xf32>
+  %q = memopt.read @q : tensor<16xf32>
+  %narrow = arith.truncf %q : tensor<16xf32> to tensor<16xbf16>
+  %r = memopt.read @r : tensor<20xf32>
+  return %p, %narrow, %r : tensor<10xf32>, tensor<16xbf16>, tensor<20xf32>
+}

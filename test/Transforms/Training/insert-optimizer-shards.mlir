@@ -61,3 +61,38 @@ func.func @train_step(%g: tensor<40xf32>) -> tensor<40xf32> {
   memopt.gradient %g, @c {memopt.phase = #memopt.phase<backward>} : tensor<40xf32>
   return %g : tensor<40xf32>
 }
+
+// -----
+
+// Small parameters that are updated alike are one vector: each begins at a multiple of 16 elements, or at a block of codes. An
+// optimizer with a number for each parameter has no such vectors.
+
+// CHECK: memopt.variable @"optimizer.momentum.a@unit" : tensor<32xf32> {{.*}}joined
+// CHECK: memopt.variable @optimizer.momentum.a : tensor<32xf32> {{.*}}shard = #memopt.shard<ranks = 3, shape = [7, 10]>, slot = "momentum", unit = @"optimizer.momentum.a@unit"
+// CHECK: memopt.variable @optimizer.momentum.b : tensor<32xf32> {{.*}}shard = #memopt.shard<ranks = 3, shape = [3], first = 80>, slot = "momentum", unit = @"optimizer.momentum.a@unit"
+// CODES: memopt.variable @optimizer.exp_avg.b : tensor<256xi8> {{.*}}shard = #memopt.shard<ranks = 3, shape = [3], first = 256>
+// CODES: memopt.variable @optimizer.exp_avg.scale.b : tensor<1xf32> {{.*}}shard = #memopt.shard<ranks = 3, shape = [1], first = 1>
+// NUMBER-NOT: memopt.pack
+memopt.variable @a : tensor<7x10xf32> role <parameter> {trainable}
+memopt.variable @b : tensor<3xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @together
+// NUMBER-LABEL: func.func @together
+func.func @together(%g: tensor<7x10xf32>, %h: tensor<3xf32>) -> tensor<7x10xf32> {
+  // CHECK: %[[ALL:.*]] = memopt.pack %arg0, %arg1 at [0, 80] {{.*}} : (tensor<7x10xf32>, tensor<3xf32>) -> tensor<83xf32>
+  // CHECK: %[[OWN:.*]] = memopt.collective <own_shard> %[[ALL]] over 3 {{.*}} : tensor<83xf32> -> tensor<32xf32>
+  // CHECK-DAG: memopt.gradient %[[OWN]], @a {{.*}}shard = #memopt.shard<ranks = 3, shape = [7, 10]>
+  // CHECK-DAG: memopt.gradient %[[OWN]], @b {{.*}}shard = #memopt.shard<ranks = 3, shape = [3], first = 80>
+  // CHECK: memopt.read @"optimizer.momentum.a@unit"
+  // CHECK: memopt.pack
+  // CHECK: memopt.optimizer_step
+  // CHECK-NOT: memopt.optimizer_step
+  // CHECK: %[[NEW:.*]] = memopt.collective <all_gather> %{{.*}} over 3 {{.*}} : tensor<32xf32> -> tensor<83xf32>
+  // CHECK: %[[A:.*]] = memopt.unpack %[[NEW]] from 0 {{.*}} -> tensor<7x10xf32>
+  // CHECK: memopt.write %[[A]], @a
+  // CHECK: %[[B:.*]] = memopt.unpack %[[NEW]] from 80 {{.*}} -> tensor<3xf32>
+  // CHECK: memopt.write %[[B]], @b
+  // CHECK: memopt.write %{{.*}}, @"optimizer.momentum.a@unit"
+  memopt.gradient %g, @a {memopt.phase = #memopt.phase<backward>} : tensor<7x10xf32>
+  memopt.gradient %h, @b {memopt.phase = #memopt.phase<backward>} : tensor<3xf32>
+  return %g : tensor<7x10xf32>
+}

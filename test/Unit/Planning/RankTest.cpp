@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Planning/Ranks/RankFile.h"
+#include "memopt/Planning/Ranks/ShardUnits.h"
 
 #include "gtest/gtest.h"
 
@@ -77,6 +78,53 @@ TEST(RankStateTest, PaddingIsCountedAndSmall) {
   // What is not shared out stays.
   RankTensor counted{32, 4, 4, 8, 4, 16};
   EXPECT_EQ(getRankStateBytes(counted, 3, 2), 16 * 16 + 4);
+}
+
+static ShardTensor makeShardTensor(int64_t elements, std::optional<int64_t> group = 0) {
+  return {elements, 4, 16, group};
+}
+
+TEST(ShardUnitTest, SmallTensorsAreCutTogether) {
+  // 64 * 1024 elements are cut without padding, and are worth a message: they are by themselves.
+  // The others leave up to 15 elements on each of 64 ranks.
+  std::vector<ShardTensor> tensors{makeShardTensor(65536), makeShardTensor(10),
+                                   makeShardTensor(700), makeShardTensor(20000)};
+  auto units = formShardUnits(tensors, 64);
+  ASSERT_EQ(units.size(), 1u);
+  EXPECT_EQ(units[0].members, (std::vector<size_t>{1, 2, 3}));
+  // Each begins where a vector could.
+  EXPECT_EQ(units[0].firsts, (std::vector<int64_t>{0, 16, 720}));
+  EXPECT_EQ(units[0].elements, 720 + 20000);
+  EXPECT_TRUE(formShardUnits(tensors, 1).empty());
+}
+
+TEST(ShardUnitTest, AUnitIsOfOneGroup) {
+  std::vector<ShardTensor> tensors{makeShardTensor(8, 0), makeShardTensor(8, 1),
+                                   makeShardTensor(8, 0), makeShardTensor(8, std::nullopt),
+                                   makeShardTensor(8, 1), makeShardTensor(8, 2)};
+  auto units = formShardUnits(tensors, 2);
+  ASSERT_EQ(units.size(), 2u);
+  EXPECT_EQ(units[0].members, (std::vector<size_t>{0, 2}));
+  EXPECT_EQ(units[1].members, (std::vector<size_t>{1, 4}));
+}
+
+/// A ResNet of 1,001 layers: 2,003 of its 3,005 tensors have fewer elements than there are ranks.
+TEST(ShardUnitTest, PaddingStaysSmallWhereTensorsAre) {
+  std::vector<RankTensor> tensors;
+  for (int64_t width : {64, 128, 256})
+    for (int block = 0; block < 111; ++block)
+      for (int64_t elements : {width * width, width, width, 9 * width * width / 16, width / 4,
+                               width / 4, width * width / 4, width / 4, width / 4})
+        tensors.push_back({elements, 4, 4, 8, 0, 16, 0});
+  double all = 0;
+  for (const RankTensor &tensor : tensors)
+    all += double(tensor.elements);
+  for (int64_t ranks : {8, 64, 1024})
+    for (int stage : {1, 2, 3}) {
+      const double whole[] = {16, 8, 4, 0};
+      double formula = whole[stage] + (16 - whole[stage]) / double(ranks);
+      EXPECT_LE(double(getRankStateBytes(tensors, stage, ranks)), formula * all * 1.02);
+    }
 }
 
 //===----------------------------------------------------------------------===//

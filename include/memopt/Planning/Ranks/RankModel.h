@@ -39,6 +39,8 @@ struct RankTensor {
   double stateBytes = 0;                        ///< of an element, of what is shared out
   int64_t wholeBytes = 0; ///< of state that every rank keeps whole, such as a count of steps
   int64_t unit = 16;      ///< elements that a shard is a multiple of: a vector or a block
+  /// Of those that are updated alike, which small ones of are cut together (ShardUnits.h).
+  std::optional<int64_t> group = std::nullopt;
 };
 
 /// Elements of each rank's shard; the last ones hold padding. One of fewer elements than a vector

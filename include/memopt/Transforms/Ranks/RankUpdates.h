@@ -14,7 +14,11 @@
 //                                           %b = f(%a, %all[1])
 //                                           write %b, @mean
 //
-// Each rank computes all moves: the values are few, and no rank waits for another one's turn.
+// Each rank computes all moves: the values are few, and no rank waits for another one's turn. Of
+// many ranks they are a loop, so that the program is as long for a thousand ranks as for ten:
+//
+//   %a = scan count(999) slices(%s = %all) carried(%old = read @mean) { yield f(%old, %s) }
+//   write f(%a, %all[999]), @mean
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,9 +47,12 @@ public:
   void build(function_ref<void(Operation *)> onWrite);
 
 private:
-  void gather();
+  void gather(Value &value);
+  SmallVector<SmallVector<Operation *>> getChains() const;
+  bool buildLoop(ArrayRef<Operation *> chain);
   Value getPart(Value original, int64_t rank);
-  void buildRank(int64_t rank, function_ref<void(Operation *)> onWrite);
+  void buildRank(ArrayRef<Operation *> chain, ArrayRef<Value> rows, int64_t rank,
+                 function_ref<void(Operation *)> onWrite);
 
   ArrayRef<Operation *> updates;
   int64_t ranks;
@@ -53,6 +60,7 @@ private:
   DenseSet<Operation *> members;
   IRMapping shared;
   llvm::MapVector<Value, Value> ofRank; ///< then what was gathered of it
+  DenseSet<Value> gathered;             ///< and what it was gathered of
   DenseMap<StringAttr, Value> current;  ///< of buffers, after the ranks so far
 };
 

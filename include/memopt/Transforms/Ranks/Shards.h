@@ -9,9 +9,9 @@
 #ifndef MEMOPT_TRANSFORMS_RANKS_SHARDS_H
 #define MEMOPT_TRANSFORMS_RANKS_SHARDS_H
 
+#include "memopt/Dialect/Memopt.h"
 #include "memopt/Planning/Ranks/RankModel.h"
-
-#include "mlir/IR/BuiltinTypes.h"
+#include "memopt/Planning/Ranks/ShardUnits.h"
 
 namespace mlir::memopt {
 
@@ -23,6 +23,28 @@ inline RankedTensorType getPieceType(RankedTensorType whole, int64_t ranks,
   return whole.clone(
       ArrayRef<int64_t>(::memopt::planning::getShardElements(whole.getNumElements(), ranks, unit)));
 }
+
+/// The number of a group for each of the things that tensors of it have in common.
+class ShardGroups {
+public:
+  int64_t get(StringRef alike) {
+    return numbers.try_emplace(alike, static_cast<int64_t>(numbers.size())).first->second;
+  }
+
+private:
+  llvm::StringMap<int64_t> numbers;
+};
+
+/// In which element types a step reads a parameter: what is narrowed behind the read is sent
+/// narrow, and what is sent together is sent in one type.
+std::string describeReads(ArrayRef<ReadOp> reads);
+
+/// Declares the variable of a unit, in front of the first of its tensors.
+VariableOp createJoined(VariableOp first, StringRef name, RankedTensorType piece);
+
+/// Makes `variable` one of the tensors of `joined`, `ranks` shards of which are the unit.
+void placeInUnit(VariableOp variable, VariableOp joined, RankedTensorType whole, int64_t ranks,
+                 int64_t first);
 
 } // namespace mlir::memopt
 

@@ -82,9 +82,12 @@ struct EncodingSpec {
 };
 
 /// A tensor, or this rank's part of one: then its own shape is a vector, and the parts of all ranks
-/// are the whole in row-major order, with zeros behind it.
+/// are the whole in row-major order, with zeros behind it. Small tensors are cut together: the
+/// parts are then those of a unit, a vector that has this tensor from element `unitFirst` on.
 struct ShardedTensor : PlacedTensor {
   std::optional<Shape> wholeShape;
+  int64_t unitFirst = 0;
+  std::string unit; ///< the name of the unit; empty where the tensor is cut by itself
   std::optional<EncodingSpec> encoding; ///< of codes
 
   /// What those outside see.
@@ -100,15 +103,20 @@ struct ShardedTensor : PlacedTensor {
 
   struct Range {
     int64_t begin, count;
+    int64_t at; ///< where they begin in the rank's own part
   };
-  /// The elements of the whole that a rank has values of: what follows them is padding, and codes
-  /// are the same on all ranks.
+  /// The elements of the whole that a rank has values of: what follows them is padding or another
+  /// tensor of the unit, and codes are the same on all ranks.
   Range getOwnElements(int64_t rank) const {
     int64_t whole = getElementCount(getWholeShape());
     if (encoding)
-      return {0, whole};
-    int64_t own = getElementCount(shape), begin = wholeShape ? std::min(whole, rank * own) : 0;
-    return {begin, std::min(own, whole - begin)};
+      return {0, whole, 0};
+    int64_t own = getElementCount(shape);
+    if (!wholeShape)
+      return {0, std::min(own, whole), 0};
+    int64_t begin = std::clamp<int64_t>(rank * own - unitFirst, 0, whole),
+            end = std::clamp<int64_t>((rank + 1) * own - unitFirst, 0, whole);
+    return {begin, end - begin, end > begin ? begin + unitFirst - rank * own : 0};
   }
 };
 

@@ -279,6 +279,10 @@ private:
   viewParts(const VariableSpec &variable, std::array<std::vector<char>, 3> &storage) const;
   Status fillWithConstant(const VariableSpec &variable);
   Status fillRandomly(const VariableSpec &variable, int64_t seed);
+  /// Zeros all of the units that tensors lie in together, padding included.
+  Status clearUnits();
+  Status clearBehind(const VariableSpec &variable, int64_t bytes);
+  Status fillWithZeros(const VariableSpec &variable);
   Status fillOwn(const VariableSpec &variable, const std::function<void(char *data)> &fill);
 
   std::shared_ptr<const Package> package;

@@ -44,6 +44,20 @@ TEST(ManifestTest, ATargetWithAnImageNamesItsChipAndKernels) {
   EXPECT_EQ(manifest->kernels, (std::vector<std::string>{"k0", "k1"}));
 }
 
+/// Parts of 16 elements on 4 ranks: a tensor of 10 elements from element 25 of its unit on.
+TEST(ManifestTest, ATensorOfAUnitIsWhereItsElementsAre) {
+  ShardedTensor tensor;
+  tensor.shape = {16};
+  tensor.wholeShape = Shape{2, 5};
+  tensor.unitFirst = 25;
+  tensor.unit = "u";
+  const std::array<int64_t, 3> expected[] = {{0, 0, 0}, {0, 7, 9}, {7, 3, 0}, {10, 0, 0}};
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    auto [begin, count, at] = tensor.getOwnElements(rank);
+    EXPECT_EQ((std::array<int64_t, 3>{begin, count, at}), expected[rank]);
+  }
+}
+
 namespace {
 struct BadManifest {
   std::function<void(json &)> damage;
@@ -194,6 +208,21 @@ static const BadManifest badManifests[] = {
      "is none of 1 parts"},
     {[](json &m) { m["variables"][4]["whole_shape"] = {-1}; },
      "'variables[4].whole_shape' is wrong"},
+    {[](json &m) {
+       m["variables"][4]["whole_shape"] = m["variables"][4]["shape"];
+       m["variables"][4]["unit_first"] = 1 << 20;
+     },
+     "is none of 2 parts"},
+    {[](json &m) {
+       m["variables"][4]["whole_shape"] = m["variables"][4]["shape"];
+       m["variables"][4]["unit_first"] = -1;
+     },
+     "begins at element -1 of its unit"},
+    {[](json &m) {
+       for (int i : {4, 5})
+         m["variables"][i]["unit"] = "u";
+     },
+     "do not lie together in unit 'u'"},
     {[](json &m) { m["ranks"] = 0; }, "ranks is 0, expected 1 to 4096"},
     {[](json &m) { m["collectives"] = {collective("gather", 4, 2)}; }, "is of kind 'gather'"},
     {[](json &m) {
