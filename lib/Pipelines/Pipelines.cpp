@@ -77,6 +77,7 @@ void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOpti
   optimizer.maxGradNorm = options.maxGradNorm;
   optimizer.ranks = options.ranks;
   optimizer.zeroStage = options.zeroStage;
+  optimizer.formsUnits = options.formsUnits;
   manager.addPass(createInsertOptimizerPass(optimizer));
   // Whoever refuses a step at its loss finds all state as it was.
   manager.addPass(createGuardStatePass());
@@ -97,6 +98,7 @@ void mlir::memopt::buildJointPipeline(OpPassManager &manager, const PipelineOpti
   if (options.zeroStage >= 3) {
     ShardParametersPassOptions shard;
     shard.ranks = options.ranks;
+    shard.formsUnits = options.formsUnits;
     shard.gathersAgain = options.budget < 0; // with a budget that is for the planner to say
     manager.addPass(createShardParametersPass(shard));
     addCleaning(manager);

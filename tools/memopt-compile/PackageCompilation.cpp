@@ -52,6 +52,7 @@ StatusCode PackageCompilation::blame(const ProgramRequest &program, StatusCode c
 StatusCode PackageCompilation::prepare() {
   if (StatusCode code = readState(); code != StatusCode::Ok)
     return code;
+  chooseUnits();
   for (ProgramRequest &program : request.programs) {
     // There is one of all.
     program.options->reportPath.clear();
@@ -86,6 +87,20 @@ ModuleOp PackageCompilation::findPlacedState() {
     if (!program.options->evaluate)
       return compilation->getModule();
   return nullptr;
+}
+
+/// Trainings of other parameters would cut small parameters together in other ways than the state that
+/// they share has them.
+void PackageCompilation::chooseUnits() {
+  auto trainsSharedOut = [](const ProgramRequest &program) {
+    return !program.options->evaluate && program.options->pipeline.zeroStage >= 3;
+  };
+  bool formsUnits =
+      state ? llvm::any_of((*state).getOps<mlir::memopt::VariableOp>(),
+                           [](mlir::memopt::VariableOp variable) { return variable.liesInUnit(); })
+            : llvm::count_if(request.programs, trainsSharedOut) <= 1;
+  for (ProgramRequest &program : request.programs)
+    program.options->pipeline.formsUnits = formsUnits;
 }
 
 StatusCode PackageCompilation::prepareProgram(size_t number) {

@@ -35,6 +35,7 @@ private:
   std::vector<size_t> getOrder() const;
   mlir::ModuleOp findPlacedState();
   StatusCode readState();
+  void chooseUnits();
   StatusCode plan();
   StatusCode write();
   StatusCode writeSides();

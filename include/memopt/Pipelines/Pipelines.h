@@ -48,6 +48,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> zeroStage{
       *this, "zero-stage", llvm::cl::init(0),
       llvm::cl::desc("what ranks share out: optimizer state (1), gradients (2), parameters (3)")};
+  Option<bool> formsUnits{*this, "units", llvm::cl::init(true),
+                          llvm::cl::desc("small tensors are cut over ranks together")};
   Option<bool> syncBatchNorm{*this, "sync-batch-norm", llvm::cl::init(false),
                              llvm::cl::desc("batch norms take statistics over all ranks")};
   Option<bool> overlapCollectives{*this, "overlap-collectives", llvm::cl::init(true),

@@ -199,7 +199,8 @@ def InsertOptimizerPass : Pass<"memopt-insert-optimizer", "::mlir::ModuleOp"> {
            "Scale gradients down to this global norm; 0 leaves them alone">,
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
     Option<"zeroStage", "zero-stage", "int64_t", "0",
-           "From 1 on each rank keeps the optimizer's state of its shard of a parameter, and updates this shard">
+           "From 1 on each rank keeps the optimizer's state of its shard of a parameter, and updates this shard">,
+    Option<"formsUnits", "units", "bool", "true", "Cut small parameters over ranks together">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::memopt::MemoptDialect"];
 }
@@ -290,7 +291,8 @@ def ShardParametersPass : Pass<"memopt-shard-parameters", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "Processes that run the step together">,
-    Option<"gathersAgain", "gather-again", "bool", "false", "Once for the forward and once for the backward pass">
+    Option<"gathersAgain", "gather-again", "bool", "false", "Once for the forward and once for the backward pass">,
+    Option<"formsUnits", "units", "bool", "true", "Cut small frozen parameters together">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memopt::MemoptDialect"];
 }

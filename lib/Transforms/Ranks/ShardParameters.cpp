@@ -437,7 +437,8 @@ struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardPa
       planning::ShardTensor tensor{type.getNumElements(),
                                    std::max<int64_t>(1, type.getElementTypeBitWidth() / 8), 16,
                                    std::nullopt};
-      tensor.group = groups.get(debugString(type.getElementType()) + " " + describeReads(reads));
+      if (formsUnits)
+        tensor.group = groups.get(debugString(type.getElementType()) + " " + describeReads(reads));
       tensors.push_back(tensor);
       variables.push_back(variable);
     }

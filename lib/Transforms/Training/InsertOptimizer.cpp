@@ -711,8 +711,9 @@ SmallVector<UpdateTarget> InsertOptimizerPass::formTargets(
                                  16, std::nullopt};
     if (choice.stateBits <= 8)
       tensor.unit = Update::getBlock(choice.stateBits);
-    if (auto alike = describeUpdate(parameter, gradient, choice, info,
-                                    reads.lookup(parameter.getSymNameAttr()), average))
+    if (auto alike = formsUnits ? describeUpdate(parameter, gradient, choice, info,
+                                                 reads.lookup(parameter.getSymNameAttr()), average)
+                                : std::nullopt)
       tensor.group = groups.get(*alike);
     tensors.push_back(tensor);
   }

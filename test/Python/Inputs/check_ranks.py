@@ -103,18 +103,19 @@ def bits_of_memopt_run():
 
 
 def several_steps():
-    """Two optimizers over one state, each shared out."""
+    """Two optimizers over one state, each shared out; of parameters that are, too."""
     def make_parts(model):
         return {"all": torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), "head": adam(model[3])}
-    model, other = make_net(), make_net()
-    parts, theirs = make_parts(model), make_parts(other)
-    steps = memopt.compile_steps({name: memopt.Training(model, F.cross_entropy, make_batch(0, RANK), optimizer=optimizer)
-                                  for name, optimizer in parts.items()}, zero_stage=1)
-    for seed, name in enumerate(("head", "all", "all", "head")):
-        assert_near(steps[name](make_batch(seed, RANK)), step_in_pytorch(other, theirs[name], join(seed, [8, 8])))
-    steps.sync()
-    for mine, value in zip(model.state_dict().values(), other.state_dict().values()):
-        torch.testing.assert_close(mine, value, rtol=1e-3, atol=1e-5)
+    for stage in (1, 3):
+        model, other = make_net(), make_net()
+        parts, theirs = make_parts(model), make_parts(other)
+        steps = memopt.compile_steps({name: memopt.Training(model, F.cross_entropy, make_batch(0, RANK), optimizer=optimizer)
+                                      for name, optimizer in parts.items()}, zero_stage=stage)
+        for seed, name in enumerate(("head", "all", "all", "head")):
+            assert_near(steps[name](make_batch(seed, RANK)), step_in_pytorch(other, theirs[name], join(seed, [8, 8])))
+        steps.sync()
+        for mine, value in zip(model.state_dict().values(), other.state_dict().values()):
+            torch.testing.assert_close(mine, value, rtol=1e-3, atol=1e-5)
 
 
 class Adapted(nn.Module):

@@ -379,7 +379,7 @@ _TORCH_DTYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float1
                  "i1": torch.bool}
 
 
-def _describe_value(facts: Mapping) -> tuple[Sequence[int], torch.dtype]:
+def describe_value(facts: Mapping) -> tuple[Sequence[int], torch.dtype]:
     """Shape and type of what is read and written; what is frozen in codes is f32 to those outside."""
     encoding = facts.get("encoding")
     return (encoding["shape"], torch.float32) if encoding else (facts.get("whole_shape", facts["shape"]), _TORCH_DTYPES[facts["dtype"]])
@@ -387,7 +387,7 @@ def _describe_value(facts: Mapping) -> tuple[Sequence[int], torch.dtype]:
 
 def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tensor:
     """The value of a variable or output that the manifest describes, read by `Session.read_variable` or `read_output`."""
-    shape, dtype = _describe_value(facts)
+    shape, dtype = describe_value(facts)
     tensor = torch.empty(shape, dtype=dtype)
     read(facts["name"], tensor.data_ptr())
     return tensor
@@ -396,7 +396,7 @@ def read_tensor(read: Callable[[str, int], None], facts: Mapping) -> torch.Tenso
 def write_tensor(session: Session, variable: Mapping, tensor: torch.Tensor) -> None:
     """Gives a variable the tensor's value, in the variable's type and shape."""
     tensor = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor
-    shape, dtype = _describe_value(variable)
+    shape, dtype = describe_value(variable)
     tensor = tensor.detach().to("cpu", dtype).reshape(shape)
     session.write(variable["name"], tensor)
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
-__all__ = ["ValueBounds"]
+__all__ = ["FEWEST", "ValueBounds"]
 
+#: While a model is traced, a mask is taken to choose as many rows.
+FEWEST = 2
 Bounds = tuple[int, int]  #: The least and the largest.
 
 _SAME = {"to", "_to_copy", "view", "reshape", "squeeze", "unsqueeze", "expand", "expand_as", "select", "slice", "index", "index_select", "gather",

@@ -20,10 +20,11 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_numbers, composites, control_flow, ctc, custom_operators, fourier, gamma_draws, linear_algebra, numbers,
-               quantization, ragged, repetitions, statistics)
+from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, linear_algebra, numbers, quantization,
+               ragged, repetitions, statistics)
 from .bounds import ValueBounds
 from .checks import add_check
+from .complex_values import fourier
 from .known import KnownValues
 
 __all__ = ["Engine", "rewrite_program"]
@@ -44,7 +45,7 @@ _CAUSES = {*(_RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS), *(f"at
 #: What has one rule, for real tensors of known sizes.
 _OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *repetitions.RULES, *statistics.RULES}
 #: Rules for values of a kind: (the kind's test, the rule).
-_KINDS = ((ragged.is_ragged, ragged.call), (complex_numbers.has_complex, complex_numbers.call))
+_KINDS = ((ragged.is_ragged, ragged.call), (complex_values.has_complex, complex_values.call))
 
 
 def name_of(target: Any) -> str:
@@ -255,7 +256,8 @@ class Engine:
             if isinstance(result, numbers.Number):
                 result.know(node.meta.get("val"), self._most)
         except Error as error:
-            error.rephrase(lambda text: f"{front}{text}" if text == error.message and not re.match(r"\S+:\d+", text) else text)
+            said = error.message
+            error.rephrase(lambda text: f"{front}{text}" if text == said and not re.match(r"\S+:\d+", text) else text)
             raise
         except ragged.NotRagged as error:
             raise Refused(f"{front}{name_of(node.target).replace('::', '.')} of rows that were chosen by a "
@@ -292,23 +294,23 @@ class Engine:
             ragged.widen_parts(target, leaves)
         rule = _RULES.get(name)
         if has_complex and name in ragged.RULES:
-            return complex_numbers.call(self, target, arguments, keywords)
+            return complex_values.call(self, target, arguments, keywords)
         if rule is not None:
             if has_complex and name in _OF_REAL:
-                complex_numbers.refuse(name)
+                complex_values.refuse(name)
             if has_rows and name in _OF_REAL:
                 raise ragged.NotRagged()
             return rule(self, target, arguments, keywords)
         for is_of_kind, call in _KINDS:
             if any(map(is_of_kind, leaves)):
                 return call(self, target, arguments, keywords)
-        if complex_numbers.makes_complex(target, arguments, keywords):
-            return complex_numbers.call(self, target, arguments, keywords)
+        if complex_values.makes_complex(target, arguments, keywords):
+            return complex_values.call(self, target, arguments, keywords)
         if custom_operators.has_formula(target):
             return custom_operators.call(target, arguments, keywords)
         result = target(*arguments, **keywords)
         if any(isinstance(value, torch.Tensor) and value.is_complex() for value in pytree.tree_leaves(result)):
-            complex_numbers.refuse(name_of(target))
+            complex_values.refuse(name_of(target))
         return result
 
 
@@ -366,7 +368,7 @@ class _Anew(nn.Module):
                 engine.know_constant(value, held[spec.target])
             if spec.kind == InputKind.PARAMETER:
                 engine.know_parameter(value)
-            yield complex_numbers.as_pair(value) if held[spec.target].is_complex() else value
+            yield complex_values.as_pair(value) if held[spec.target].is_complex() else value
 
     def _check(self, engine: Engine, loss: torch.Tensor) -> torch.Tensor:
         """The loss with what has to hold."""
@@ -379,7 +381,7 @@ class _Anew(nn.Module):
             return value.tensor
         if isinstance(value, (ragged.Ragged, ragged.Grid)):
             raise Refused("the step returns rows that were chosen by a mask, whose number depends on the data; return all, and the mask")
-        return value.tensor() if isinstance(value, ragged.Count) else complex_numbers.finish(value)
+        return value.tensor() if isinstance(value, ragged.Count) else complex_values.finish(value)
 
     def forward(self, **batch: torch.Tensor):
         sizes = {value.shape[0] if value.dim() else None for value in batch.values()}
@@ -390,7 +392,7 @@ class _Anew(nn.Module):
             if spec.kind == OutputKind.USER_OUTPUT:
                 given.append(self._finish(value) if given or self._texts is None else self._check(engine, self._finish(value)))
             elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
-                complex_numbers.write(Engine._get(self, spec.target), value)
+                complex_values.write(Engine._get(self, spec.target), value)
         return given[0] if len(given) == 1 else tuple(given)
 
 

@@ -22,7 +22,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
 from ..errors import UNKNOWN_NUMBER, Refused
-from .sizes import FEWEST
+from .bounds import FEWEST
 
 __all__ = ["Number", "RULES", "as_truth", "calculate", "call", "is_number", "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
 

@@ -18,14 +18,13 @@ from torch.fx.experimental import symbolic_shapes
 from ..errors import ENDLESS_LOOP, EndlessLoop, Refused
 from ..user_code.branches import ends_loop, find_frame
 from ..user_code.places import called_from, find_caller, is_hidden
+from .bounds import FEWEST
 
 __all__ = ["REPLACED", "Sizes"]
 
 
 #: As many rows are on the side that is traced first, of a branch that the fewest rows do not decide.
 _MANY = 10 ** 9
-#: While a model is traced, a mask is taken to choose as many rows.
-FEWEST = 2
 _active = threading.local()  # `sizes` of the thread that traces
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from ..errors import BadInput
 from ..internals import is_autocast_on
 from ..keywords import write_options
-from ..optimizers import UNEVEN, as_complex, read_tensor, write_optimizer_state, write_tensor
+from ..optimizers import UNEVEN, as_complex, describe_value, read_tensor, write_optimizer_state, write_tensor
 from ..watching.differences import warn_of_differences
 from ..watching.tensors import TensorInputs
 from ..watching.watch import Look
@@ -259,9 +259,10 @@ class StepPrograms:
             return
         for name, tensor in self._read_alone.list_changes():
             variable = self._find_variable(name)
-            if tensor.numel() != math.prod(variable.get("encoding", variable)["shape"]) and not tensor.is_complex():
+            shape, _ = describe_value(variable)
+            if tensor.numel() != math.prod(shape) and not tensor.is_complex():
                 self._compile_again(f"'{name.partition('.')[2]}' has the shape {list(tensor.shape)}, the step was compiled for "
-                                    f"{variable['shape']}")
+                                    f"{list(shape)}")
                 return
             self._write_tensor(name, tensor)
         self._read_alone.mark()

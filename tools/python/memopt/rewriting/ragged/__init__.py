@@ -13,7 +13,7 @@ does, so that what is computed from it is as finite, and so are its slopes, whic
 
 from .calls import RULES, as_count, call, takes_counts, takes_tensors, widen_parts
 from .grids import Grid, is_grid
-from .grids import call as call_grids
+from .grid_rules import call as call_grids
 from .values import Count, NotRagged, Ragged, is_ragged
 from .views import CopiedViews
 

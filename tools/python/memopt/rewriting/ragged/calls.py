@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 
 from .. import numbers
 from ..composites import list_parts
-from ..sizes import FEWEST
-from . import choosing, grids, layers, ordering, reductions, shapes, writing
+from ..bounds import FEWEST
+from . import choosing, grid_rules, layers, ordering, reductions, shapes, writing
 from .choosing import find_places
 from .layers import pointwise
 from .values import Count, NotRagged, Ragged, as_count, is_ragged
@@ -124,4 +124,4 @@ def _drop(engine, target, arguments, keywords):
 #: Operators that make rows, whatever they are called with.
 RULES = {f"aten::{name}": rule for name, rule in {
     **choosing.MAKERS, **writing.MAKERS, "where": _where,
-    **dict.fromkeys(grids.ASSERTIONS, _drop)}.items()}
+    **dict.fromkeys(grid_rules.ASSERTIONS, _drop)}.items()}

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..errors import Refused
+from ...errors import Refused
 from . import fourier
 from .pairs import Pair, as_pair, as_real, has_complex, is_complex
 
