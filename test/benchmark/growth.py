@@ -193,17 +193,17 @@ def parameters_on_ranks(size):
     return layers(size)
 
 
-@kind(64, options=lambda size: ["--optimizer=sgd", f"--ranks={size}"])
+@kind(64, doublings=6, options=lambda size: ["--optimizer=sgd", f"--ranks={size}"])
 def ranks(size):
     return layers(16)
 
 
-@kind(64, options=lambda size: ["--optimizer=adamw", f"--ranks={size}", "--zero-stage=2"])
+@kind(64, doublings=6, options=lambda size: ["--optimizer=adamw", f"--ranks={size}", "--zero-stage=2"])
 def ranks_with_shards(size):
     return layers(16)
 
 
-@kind(64, options=lambda size: ["--optimizer=sgd", f"--ranks={size}"])
+@kind(64, doublings=6, options=lambda size: ["--optimizer=sgd", f"--ranks={size}"])
 def ranks_with_statistics(size):
     return normalized()
 
