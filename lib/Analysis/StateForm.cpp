@@ -18,6 +18,19 @@ static constexpr StringLiteral kStateSpaceAttr = "memopt.state_space";
 
 std::string mlir::memopt::getUnitName(StringRef first) { return (first + "@unit").str(); }
 
+VariableOp mlir::memopt::createJoined(VariableOp first, StringRef name, RankedTensorType piece) {
+  OpBuilder builder(first);
+  auto joined = VariableOp::create(builder, first.getLoc(), name, piece, first.getRole());
+  joined.setJoined(true);
+  joined.setPlacement(first.getPlacement());
+  joined.setOffset(first.getOffset());
+  joined.setTrainable(first.getTrainable());
+  joined.setSlotAttr(first.getSlotAttr());
+  joined.setInitValueAttr(first.getInitValueAttr());
+  joined.setNamesAttr(builder.getArrayAttr({}));
+  return joined;
+}
+
 std::optional<StateShard> StateShard::get(VariableOp variable) {
   auto facts = variable->getAttrOfType<DictionaryAttr>(kStateShardAttr);
   auto type = facts ? facts.getAs<TypeAttr>("type") : TypeAttr();

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Analysis/FrozenVariable.h"
+#include "memopt/Analysis/StateForm.h"
 #include "memopt/Dialect/Program.h"
 #include "memopt/Package/SharedState.h"
 
@@ -69,17 +70,8 @@ static llvm::Error encode(VariableOp variable, const json::Object &encoding) {
 /// Declares the variable of the unit with the first of its tensors.
 static void placeInUnit(VariableOp variable, StringRef unit) {
   auto module = variable->getParentOfType<ModuleOp>();
-  if (!SymbolTable::lookupSymbolIn(module, unit)) {
-    OpBuilder builder(variable);
-    auto joined = VariableOp::create(builder, variable.getLoc(), unit, variable.getTensorType(),
-                                     variable.getRole());
-    joined.setJoined(true);
-    joined.setPlacement(variable.getPlacement());
-    joined.setOffset(variable.getOffset());
-    joined.setTrainable(variable.getTrainable());
-    joined.setSlotAttr(variable.getSlotAttr());
-    joined.setNamesAttr(builder.getArrayAttr({}));
-  }
+  if (!SymbolTable::lookupSymbolIn(module, unit))
+    createJoined(variable, unit, variable.getTensorType());
   variable.setUnit(unit);
   variable.removeOffsetAttr();
   variable.setPlacement(Space::Device);

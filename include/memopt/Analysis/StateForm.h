@@ -27,6 +27,9 @@ namespace mlir::memopt {
 /// it.
 std::string getUnitName(StringRef first);
 
+/// Declares the variable of a unit, in front of the first of its tensors and in its place.
+VariableOp createJoined(VariableOp first, StringRef name, RankedTensorType piece);
+
 /// The part that a rank has of a variable of the state: attribute `memopt.state_shard`.
 struct StateShard {
   RankedTensorType type; ///< of the part

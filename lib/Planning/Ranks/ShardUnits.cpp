@@ -52,8 +52,11 @@ public:
   }
 
 private:
+  /// Where a shard could begin behind the members so far.
+  int64_t getNextFirst(const ShardUnit &of) const { return (of.elements + unit - 1) / unit * unit; }
+
   void append(ShardUnit &target, size_t number, int64_t elements) const {
-    int64_t first = (target.elements + unit - 1) / unit * unit;
+    int64_t first = getNextFirst(target);
     target.members.push_back(number);
     target.firsts.push_back(first);
     target.elements = first + elements;
@@ -69,7 +72,7 @@ private:
     if (units.empty())
       return close();
     ShardUnit joined = units.back();
-    int64_t shift = (joined.elements + unit - 1) / unit * unit;
+    int64_t shift = getNextFirst(joined);
     for (size_t i = 0; i < open.members.size(); ++i) {
       joined.members.push_back(open.members[i]);
       joined.firsts.push_back(shift + open.firsts[i]);

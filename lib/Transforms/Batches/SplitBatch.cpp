@@ -80,7 +80,7 @@ private:
   void createLoop(unsigned stage);
   void createOnce(unsigned stage);
   void addUpdates(BodyBuilder &body, unsigned stage);
-  llvm::SetVector<PackOp> findPacks(const llvm::SetVector<Value> &totals) const;
+  DenseMap<Value, PackOp> findPacks(const llvm::SetVector<Value> &totals) const;
   SmallVector<LoopSum> createAccumulators(unsigned stage);
   void readTotals(ArrayRef<LoopSum> accumulators);
   Value sumOverRanks(Value value, Phase phase);
@@ -166,15 +166,19 @@ static std::string getSumName(Value total) {
   return mark ? "sum." + mark.getVariable().str() : "sum";
 }
 
+/// Who uses a total, or a vector of totals, behind the loop; nothing where the loop reads it itself.
+static SmallVector<Operation *> getUsersBehind(Value total, const MicroBatches &plan) {
+  if (llvm::any_of(total.getUsers(), [&](Operation *user) { return plan.readsTotal(user, total); }))
+    return {};
+  return llvm::to_vector(llvm::make_filter_range(
+      total.getUsers(), [&](Operation *user) { return !plan.isRepeated(user); }));
+}
+
 /// The type of the shards that a total, or a vector of totals, is used by, where nothing uses more
 /// of it; else null.
 static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
   RankedTensorType shard;
-  for (Operation *user : total.getUsers()) {
-    if (plan.readsTotal(user, total))
-      return nullptr;
-    if (plan.isRepeated(user))
-      continue;
+  for (Operation *user : getUsersBehind(total, plan)) {
     auto own = dyn_cast<CollectiveOp>(user);
     if (!own || own.getKind() != CollectiveKind::OwnShard)
       return nullptr;
@@ -187,11 +191,7 @@ static RankedTensorType getOnlyShard(Value total, const MicroBatches &plan) {
 static PackOp getOnlyPack(Value total, const MicroBatches &plan,
                           const llvm::SetVector<Value> &totals) {
   PackOp pack;
-  for (Operation *user : total.getUsers()) {
-    if (plan.readsTotal(user, total))
-      return nullptr;
-    if (plan.isRepeated(user))
-      continue;
+  for (Operation *user : getUsersBehind(total, plan)) {
     auto found = dyn_cast<PackOp>(user);
     if (!found || (pack && pack != found))
       return nullptr;
@@ -202,30 +202,33 @@ static PackOp getOnlyPack(Value total, const MicroBatches &plan,
   return isOfTotals ? pack : nullptr;
 }
 
-/// Totals of which ranks share out a vector are accumulated as its shards, with the last of them.
-llvm::SetVector<PackOp> BatchSplitter::findPacks(const llvm::SetVector<Value> &totals) const {
+/// By total the vector whose shards are accumulated in the place of totals, with the last of them.
+DenseMap<Value, PackOp> BatchSplitter::findPacks(const llvm::SetVector<Value> &totals) const {
+  DenseMap<Value, PackOp> packOf;
   llvm::SetVector<PackOp> packs;
   for (Value total : totals)
-    if (PackOp pack = scatters ? getOnlyPack(total, plan, totals) : nullptr)
+    if (PackOp pack = scatters ? getOnlyPack(total, plan, totals) : nullptr) {
+      packOf[total] = pack;
       packs.insert(pack);
-  packs.remove_if([&](PackOp pack) {
-    return !getOnlyShard(pack.getResult(), plan) ||
-           llvm::any_of(pack.getInputs(),
-                        [&](Value total) { return getOnlyPack(total, plan, totals) != pack; });
-  });
-  return packs;
+    }
+  for (PackOp pack : packs) {
+    auto isMember = [&](Value total) { return packOf.lookup(total) == pack; };
+    if (getOnlyShard(pack.getResult(), plan) && llvm::all_of(pack.getInputs(), isMember))
+      continue;
+    for (Value total : llvm::make_filter_range(pack.getInputs(), isMember))
+      packOf.erase(total);
+  }
+  return packOf;
 }
 
 SmallVector<LoopSum> BatchSplitter::createAccumulators(unsigned stage) {
   SmallVector<LoopSum> accumulators;
   llvm::SetVector<Value> all;
   all.insert_range(plan.getTotals(stage));
-  llvm::SetVector<PackOp> packs = findPacks(all);
+  DenseMap<Value, PackOp> packOf = findPacks(all);
   DenseMap<PackOp, size_t> left; // totals of a vector that are still to come
   for (Value total : all) {
-    PackOp pack = scatters ? getOnlyPack(total, plan, all) : nullptr;
-    if (pack && !packs.contains(pack))
-      pack = nullptr;
+    PackOp pack = packOf.lookup(total);
     if (pack && ++left[pack] < pack.getInputs().size())
       continue;
     RankedTensorType shard =

@@ -358,7 +358,7 @@ struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardPa
     if (failed(step))
       return signalPassFailure();
     // All are found before any is rewritten: the model knows the reads as they were.
-    SmallVector<ParameterUnit> units = findUnitsOfState(*step);
+    SmallVector<ParameterUnit> units = findUnitsOfState();
     llvm::append_range(units, findUnitsOfUpdates(*step));
     llvm::append_range(units, formFrozenUnits(*step));
     llvm::SmallPtrSet<Operation *, 16> inUnits;
@@ -385,7 +385,7 @@ struct ShardParametersPass : mlir::memopt::impl::ShardParametersPassBase<ShardPa
   }
 
   /// Those that the state of a training has.
-  SmallVector<ParameterUnit> findUnitsOfState(const StepModel &) {
+  SmallVector<ParameterUnit> findUnitsOfState() {
     llvm::MapVector<StringAttr, ParameterUnit> units;
     for (auto variable : getOperation().getOps<VariableOp>())
       if (std::optional<StateShard> own = StateShard::get(variable); own && !own->unit.empty()) {

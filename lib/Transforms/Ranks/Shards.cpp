@@ -29,17 +29,6 @@ std::string mlir::memopt::describeReads(ArrayRef<ReadOp> reads) {
   return llvm::join(types, " ");
 }
 
-VariableOp mlir::memopt::createJoined(VariableOp first, StringRef name, RankedTensorType piece) {
-  OpBuilder builder(first);
-  auto joined = VariableOp::create(builder, first.getLoc(), name, piece, first.getRole());
-  joined.setJoined(true);
-  joined.setTrainable(first.getTrainable());
-  joined.setSlotAttr(first.getSlotAttr());
-  joined.setInitValueAttr(first.getInitValueAttr());
-  joined.setNamesAttr(builder.getArrayAttr({}));
-  return joined;
-}
-
 void mlir::memopt::placeInUnit(VariableOp variable, VariableOp joined, RankedTensorType whole,
                                int64_t ranks, int64_t first) {
   variable.setType(joined.getTensorType());

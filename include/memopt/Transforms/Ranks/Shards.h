@@ -39,9 +39,6 @@ private:
 /// narrow, and what is sent together is sent in one type.
 std::string describeReads(ArrayRef<ReadOp> reads);
 
-/// Declares the variable of a unit, in front of the first of its tensors.
-VariableOp createJoined(VariableOp first, StringRef name, RankedTensorType piece);
-
 /// Makes `variable` one of the tensors of `joined`, `ranks` shards of which are the unit.
 void placeInUnit(VariableOp variable, VariableOp joined, RankedTensorType whole, int64_t ranks,
                  int64_t first);

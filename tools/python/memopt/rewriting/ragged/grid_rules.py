@@ -13,7 +13,7 @@ import torch
 from .grids import Axis, Grid, align_along, axes_of, count_dims, expand, is_grid, make, meet, plain, pointwise
 from .layers import POINTWISE, call_with_tensors
 from .reductions import KEEPS_DIM, NEUTRAL
-from .values import Count, NotRagged, Ragged, bind, fill_rows, find_order, list_dims, number_among, wrap_dim
+from .values import Count, NotRagged, Ragged, bind, fill_rows, find_order, list_dims, list_order, number_among, wrap_dim
 
 __all__ = ["ASSERTIONS", "call"]
 
@@ -96,17 +96,8 @@ def _extreme(engine, target, arguments, keywords):
 
 def _permute(engine, target, arguments, keywords):
     x = arguments[0]
-    full = target(x.full, *arguments[1:], **keywords)
-    name, rank = target._schema.name.removeprefix("aten::"), x.full.dim()
-    order = list(range(rank))
-    if name in ("transpose", "swapaxes", "swapdims"):
-        a, b = (wrap_dim(dim, rank) for dim in arguments[1:3])
-        order[a], order[b] = order[b], order[a]
-    elif name == "permute":
-        order = [wrap_dim(dim, rank) for dim in arguments[1]]
-    else:  # t, mT, numpy_T
-        order = order[::-1] if name in ("t", "numpy_T") else [*order[:-2], *order[-2:][::-1]]
-    return Grid(full, [axis._replace(dim=order.index(axis.dim)) for axis in x.axes])
+    order = list_order(target, arguments, x.full.dim())
+    return Grid(x.full.permute(order), [axis._replace(dim=order.index(axis.dim)) for axis in x.axes])
 
 
 def _unsqueeze(engine, target, arguments, keywords):

@@ -13,7 +13,7 @@ import torch
 
 from . import grids
 from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, front_rows,
-                     list_dims, plain, plain_all, wrap_dim)
+                     list_dims, list_order, plain, plain_all, wrap_dim)
 
 __all__ = ["RULES", "SIZED"]
 
@@ -149,16 +149,7 @@ def _diff(engine, target, arguments, keywords):
 
 def _permute(engine, target, arguments, keywords):
     x = arguments[0]
-    rank = x.full.dim()
-    order = list(range(rank))
-    name = target._schema.name.removeprefix("aten::")
-    if name in ("transpose", "swapaxes", "swapdims"):
-        a, b = (wrap_dim(dim, rank) for dim in arguments[1:3])
-        order[a], order[b] = order[b], order[a]
-    elif name == "permute":
-        order = [wrap_dim(dim, rank) for dim in arguments[1]]
-    else:  # t, mT, numpy_T
-        order = order[::-1] if name in ("t", "numpy_T") else [*order[:-2], *order[-2:][::-1]]
+    order = list_order(target, arguments, x.full.dim())
     return x.with_full(x.full.permute(order), order.index(x.dim))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 __all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "as_count", "bind", "compact", "fill_rows", "find_order", "find_rows", "front_rows", "is_ragged",
-           "list_dims", "number_among", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
+           "list_dims", "list_order", "number_among", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
 class NotRagged(Exception):
@@ -170,6 +170,19 @@ def find_rows(values: Any) -> Ragged:
 
 def wrap_dim(dim: int, rank: int) -> int:
     return dim % rank if rank else 0
+
+
+def list_order(target, arguments, rank: int) -> list[int]:
+    """Where the dimensions of the result of a transposition come from."""
+    name, order = target._schema.name.removeprefix("aten::"), list(range(rank))
+    if name in ("transpose", "swapaxes", "swapdims"):
+        a, b = (wrap_dim(dim, rank) for dim in arguments[1:3])
+        order[a], order[b] = order[b], order[a]
+    elif name == "permute":
+        order = [wrap_dim(dim, rank) for dim in arguments[1]]
+    else:  # t, mT, numpy_T
+        order = order[::-1] if name in ("t", "numpy_T") else [*order[:-2], *order[-2:][::-1]]
+    return order
 
 
 def bind(target, arguments, keywords) -> dict[str, Any]:
