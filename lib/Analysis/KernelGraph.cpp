@@ -379,29 +379,6 @@ void KernelGraph::bindYields() {
         }
 }
 
-int64_t KernelGraph::getBytesOfBodies(Operation *instruction, Space space,
-                                      int64_t &alignment) const {
-  alignment = 1;
-  auto found = loopOf.find(instruction);
-  if (found == loopOf.end())
-    return 0;
-  const Loop &loop = loops[found->second];
-  SmallVector<int64_t> live(loop.end - loop.begin + 1);
-  for (const Buffer &buffer : buffers)
-    if (buffer.space == space && buffer.begin >= loop.begin && buffer.begin < loop.end) {
-      int64_t bytes = llvm::alignTo(buffer.bytes, buffer.alignment);
-      live[buffer.begin - loop.begin] += bytes;
-      live[std::min(buffer.end, loop.end) - loop.begin] -= bytes;
-      alignment = std::max(alignment, buffer.alignment);
-    }
-  int64_t most = 0, now = 0;
-  for (int64_t bytes : live) {
-    now += bytes;
-    most = std::max(most, now);
-  }
-  return most;
-}
-
 /// What lies on disk, and the windows of the host through which it comes and goes.
 void KernelGraph::roundToBlocks() {
   auto round = [&](Buffer &buffer) {

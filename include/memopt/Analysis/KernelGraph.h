@@ -90,10 +90,6 @@ public:
   /// Whether the instruction that makes a value may make it in the bytes of the carried value that
   /// `yield` gives its next.
   bool canReplaceCarried(OpResult value, OpOperand &yield) const;
-  /// Bytes of `space` that an instruction's bodies need at most at a time, beside what lives
-  /// outside of them: of buffers that each fill whole units of their alignment, of which `alignment`
-  /// becomes the largest.
-  int64_t getBytesOfBodies(Operation *instruction, Space space, int64_t &alignment) const;
 
   /// The buffers that result `buffer` may take over where they end: operands of at least its bytes
   /// that the instruction reads element by element as it writes (or row by row, where the target

@@ -52,12 +52,7 @@ SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
   }
   for (unsigned number : buffers) {
     const Buffer &buffer = graph.getBuffers()[number];
-    planning::ArenaBuffer item;
-    item.size = buffer.bytes;
-    item.lower = buffer.begin;
-    item.upper = buffer.end;
-    item.alignment = buffer.alignment;
-    item.pinnedAtBottom = buffer.kind == Buffer::Kind::Variable;
+    planning::ArenaBuffer item = getArenaBuffer(buffer);
     item.inPlaceOf = inPlaceOf[number] < 0 ? -1 : itemOf[inPlaceOf[number]];
     problem.buffers.push_back(item);
   }
@@ -113,14 +108,21 @@ static int64_t getNanoseconds(const CostModel &costs, Operation *op) {
                    multiplyCounts({inside, instruction.getRepeatCount()}));
 }
 
+static SmallVector<Operation *> getInstructionsOf(const KernelGraph &graph, Block &block) {
+  return llvm::to_vector(llvm::make_filter_range(
+      graph.getInstructions(), [&](Operation *op) { return op->getBlock() == &block; }));
+}
+
 OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room)
-    : block(getOrderedBlock(step.getBody())) {
-  KernelGraph graph(step.getFunction());
+    : OrderProblem(step, KernelGraph(step.getFunction()), getOrderedBlock(step.getBody()), costs,
+                   room) {}
+
+OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
+                           const CostModel &costs, HostRoom room)
+    : block(block), instructions(getInstructionsOf(graph, block)),
+      arena(graph, block, instructions) {
   if (auto loop = dyn_cast<InstructionOpInterface>(block.getParentOp()))
     repeats = loop.getRepeatCount();
-  for (Operation *op : graph.getInstructions())
-    if (op->getBlock() == &block)
-      instructions.push_back(op);
   addInputs(graph, costs);
   addSpacesAndResources(graph, room);
   for (Operation *op : instructions)
@@ -231,7 +233,7 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
   item.pinned = !instruction.isRecomputable();
   for (unsigned workspace : graph.getWorkspacesOf(op))
     item.workspaces.push_back(getPlanBuffer(graph.getBuffers()[workspace]));
-  addBodies(graph, op, item);
+  addBodies(numbers[op] - 1, item);
   for (Value operand : op->getOperands())
     for (Value root = getBufferRoot(operand); root; root = getTakenRoot(root))
       if (isa<RankedTensorType>(root.getType()) && isOwn(root))
@@ -247,12 +249,11 @@ void OrderProblem::addInstruction(const KernelGraph &graph, Operation *op, const
 }
 
 /// What the bodies of an instruction need at their peaks is scratch of the instruction.
-void OrderProblem::addBodies(const KernelGraph &graph, Operation *op, planning::PlanOp &item) {
-  for (unsigned number = 0; number < kNumSpaces; ++number) {
-    auto space = static_cast<Space>(number);
+void OrderProblem::addBodies(size_t number, planning::PlanOp &item) {
+  for (unsigned space = 0; space < kNumSpaces; ++space) {
     int64_t alignment;
-    if (int64_t bytes = graph.getBytesOfBodies(op, space, alignment))
-      item.workspaces.push_back({bytes, alignment, static_cast<int32_t>(number)});
+    if (int64_t bytes = arena.getBytesOfBodies(number, static_cast<Space>(space), alignment))
+      item.workspaces.push_back({bytes, alignment, static_cast<int32_t>(space)});
   }
 }
 

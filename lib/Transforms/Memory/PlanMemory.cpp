@@ -108,9 +108,8 @@ static LogicalResult refuse(ModuleOp module, const KernelGraph &graph, const Spa
 //===----------------------------------------------------------------------===//
 
 /// The lowest layout found. The same search judged the order (BudgetSearch), so what was said to
-/// fit does, unless the order is that of a loop, whose problem is another one than the whole
-/// step's. Searches that aim at the budget, each with more work, are for those and for orders that
-/// nobody judged.
+/// fit does. Searches that aim at the budget, each with more work, are for orders that nobody
+/// judged, and for those that were changed afterwards.
 static llvm::Expected<planning::ArenaSolution>
 place(const planning::ArenaProblem &problem, planning::ArenaOptions options, int64_t budget) {
   llvm::Expected<planning::ArenaSolution> best = planning::solveArena(problem, options);

@@ -69,17 +69,29 @@ static Value copyInFrontOf(Operation *before, Value value, Phase phase) {
   return copy;
 }
 
-/// A scan overwrites what its carried values begin with, so nobody else may need it.
+/// Whether an instruction has done all that it does by the time that `scan` runs.
+static bool isDoneBefore(Operation *user, ScanOp scan) {
+  Operation *op = scan->getBlock()->findAncestorOpInBlock(*user);
+  auto isBefore = [&](Operation *other) { return other->isBeforeInBlock(scan); };
+  auto isOver = [&](Operation *other) { return getStart(other) != op || isBefore(other); };
+  return isInstruction(op) && isBefore(op) && llvm::all_of(op->getUsers(), isOver);
+}
+
+/// A scan overwrites what its carried values begin with, so nobody may need it afterwards.
+static bool mayOverwrite(ScanOp scan, OpOperand &start) {
+  Value root = getBufferRoot(start.get());
+  return isInstruction(root.getDefiningOp()) && root.getParentBlock() == scan->getBlock() &&
+         llvm::all_of(getUsesOfBuffer(root), [&](OpOperand *use) {
+           return use == &start || isDoneBefore(use->getOwner(), scan);
+         });
+}
+
 static void copyStartsOfScans(func::FuncOp function) {
   for (Block *block : getProgramBlocks(function.getBody().front()))
     for (auto scan : llvm::to_vector(block->getOps<ScanOp>()))
-      for (OpOperand &start : scan.getCarriedMutable()) {
-        Value root = getBufferRoot(start.get());
-        bool isOwn = isInstruction(root.getDefiningOp()) && root.getParentBlock() == block &&
-                     getUsesOfBuffer(root).size() == 1 && !isa<ScanOp>(root.getDefiningOp());
-        if (!isOwn)
+      for (OpOperand &start : scan.getCarriedMutable())
+        if (!mayOverwrite(scan, start))
           start.set(copyInFrontOf(scan, start.get(), scan.getPhase()));
-      }
 }
 
 /// A copy is one more result of the kernel that makes the value, where that stores each element

@@ -251,7 +251,7 @@ FailureOr<int64_t> Form::measureHeight(const planning::PlanProblem &chosen, Arra
   auto number = static_cast<int32_t>(space);
   if (number >= static_cast<int32_t>(chosen.spaces.size()))
     return 0;
-  llvm::Expected<planning::ArenaProblem> arena = planning::buildArenaProblem(chosen, order, number);
+  llvm::Expected<planning::ArenaProblem> arena = problem.getArena().build(chosen, order, space);
   if (!arena)
     return fail(step, arena.takeError());
   planning::ArenaOptions options;
@@ -345,7 +345,8 @@ bool BudgetSearch::fits(const BudgetPlan &plan, int64_t budget) const {
 
 /// Only points whose bytes alive are within the budget are placed, the cheapest first; a layout
 /// with gaps sends the search on to the next, and so does one whose calls take less workspace and
-/// more time than another one may.
+/// more time than another one may. Where no layout fits, the lowest of all points is the answer:
+/// that is the budget which a refusal names.
 FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
   FailureOr<BudgetPlan> best = getGivenPlan();
   if (failed(best) || fits(*best, budget))
@@ -357,17 +358,25 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
     return std::tuple(!isWithin, isWithin ? 0 : state->getExcess(plan.hostBytes),
                       isWithin ? plan.nanoseconds : plan.bytes);
   };
+  auto consider = [&](Candidate &candidate) -> LogicalResult {
+    FailureOr<BudgetPlan> plan = state->place(candidate, budget);
+    if (succeeded(plan) && getKey(*plan) < getKey(*best))
+      best = std::move(*plan);
+    return plan;
+  };
   for (Candidate &candidate : state->candidates) {
-    bool isLast = &candidate == &state->candidates.back();
-    if (candidate.point.peak > budget && !isLast)
-      continue;
     if (fits(*best, budget) && candidate.point.cost >= best->nanoseconds)
       break;
-    FailureOr<BudgetPlan> plan = state->place(candidate, budget);
-    if (failed(plan))
+    if (candidate.point.peak <= budget && failed(consider(candidate)))
       return failure();
-    if (getKey(*plan) < getKey(*best))
-      best = std::move(*plan);
+  }
+  if (fits(*best, budget))
+    return best;
+  for (Candidate &candidate : llvm::reverse(state->candidates)) { // fewest bytes alive first
+    if (candidate.point.peak >= best->bytes && state->getExcess(best->hostBytes) == 0)
+      break;
+    if (candidate.point.peak > budget && failed(consider(candidate)))
+      return failure();
   }
   return best;
 }

@@ -64,6 +64,7 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     if (failed(plan))
       return signalPassFailure();
     search.apply(*plan);
+    assert(isAsJudged(module, *plan) && "plan-memory sees another arena than the search");
     if (!search.fits(*plan, budget)) {
       refuse(*step, *plan, search.getLowerBound());
       return signalPassFailure();
@@ -81,6 +82,16 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
         << (plan->leanCalls
                 ? "; " + std::to_string(plan->leanCalls) + " library calls in less workspace"
                 : std::string());
+  }
+
+  /// Whether plan-memory will find the height by which the search judged the plan.
+  static bool isAsJudged(ModuleOp module, const BudgetPlan &plan) {
+    OwningOpRef<ModuleOp> copy = module.clone(); // a step that can be planned may have more copies
+    FailureOr<StepModel> step = createPlannableStep(*copy);
+    if (failed(step))
+      return false;
+    FailureOr<int64_t> bytes = getArenaBytes(*step);
+    return succeeded(bytes) && *bytes == plan.bytes;
   }
 
   /// Its windows on the host are there to be few (kWindowRoom).

@@ -902,3 +902,45 @@ TEST(Plan, ChainsReachFewBytesByNesting) {
   EXPECT_LE(solution.peak, 10);
   EXPECT_LE(solution.order.size(), 8 * problem.ops.size() + 64);
 }
+
+/// Loops over the parts of a sequence: each reads a part of one cast of the input, hands two small
+/// values on and keeps three large ones for its gradient.
+static PlanProblem loopsOverACast(int loops) {
+  PlanProblem problem;
+  problem.ops = {op(4096, 0, {}), op(4096, 10, {0})};
+  problem.ops[0].pinned = true;
+  std::vector<int32_t> forward;
+  for (int i = 0; i < loops; ++i) {
+    problem.ops.push_back(op(1024, 20, {1}));
+    PlanOp loop = op(64, 80, {static_cast<int32_t>(problem.ops.size()) - 1});
+    loop.results = {{64}, {64}, {256}, {1024}, {256}};
+    if (i > 0)
+      for (int32_t carried : {0, 1})
+        loop.inputs.push_back({forward.back(), carried});
+    forward.push_back(static_cast<int32_t>(problem.ops.size()));
+    problem.ops.push_back(loop);
+  }
+  for (int i = loops; i-- > 0;) {
+    PlanOp gradient = op(8, 80, {});
+    for (int32_t kept : {2, 3, 4})
+      gradient.inputs.push_back({forward[i], kept});
+    if (i > 0)
+      gradient.inputs.push_back({forward[i - 1], 0});
+    if (i < loops - 1)
+      gradient.inputs.push_back({static_cast<int32_t>(problem.ops.size()) - 1, 0});
+    problem.ops.push_back(gradient);
+  }
+  return problem;
+}
+
+/// What all segments read is no part of what nesting keeps for each of them: input and cast, one
+/// loop's values and the carried ones fit, and no loop runs more than twice.
+TEST(Plan, ChainsCountWhatAllSegmentsReadOnce) {
+  PlanProblem problem = loopsOverACast(31);
+  search::Graph graph(problem);
+  search::Plan given = search::planOf(graph, graph.givenOrder());
+  constexpr int64_t kBudget = 2 * 4096 + 2 * 2560 + 31 * 128;
+  search::Plan plan = search::segmentChain(graph, given, kBudget);
+  EXPECT_LE(plan.peak, kBudget);
+  EXPECT_LE(plan.cost, given.cost + 31 * 100);
+}

@@ -13,6 +13,7 @@
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Planning/Problem/PlanFile.h"
+#include "memopt/Transforms/Memory/OrderArena.h"
 
 namespace mlir::memopt {
 
@@ -50,11 +51,11 @@ struct HostRoom {
 
 /// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
 /// its last loop over micro-batches where it has such, for there the activations live; what is
-/// outside stays as it is. A scan is one instruction, whose body's peak is its scratch. Op 0 makes the inputs, the last op takes what the caller reads afterwards; instruction i is
-/// op i + 1. Variables are residents, and so is what lives through the loop; what is made in a
-/// variable has no bytes of its own. Whatever writes a variable is pinned and comes after every
-/// reader of the old value. Planning's arena problem of an order is that of the graph to which the
-/// order was applied.
+/// outside stays as it is. A scan is one instruction, whose body's peak is its scratch. Op 0 makes
+/// the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
+/// Variables are residents, and so is what lives through the loop; what is made in a variable has
+/// no bytes of its own. Whatever writes a variable is pinned and comes after every reader of the
+/// old value.
 ///
 /// Spaces and resources have the numbers of their enums, as far as the graph uses them. What a wait
 /// gives is a result of its start, for its bytes are taken from there on.
@@ -64,6 +65,8 @@ public:
 
   const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
   ArrayRef<Operation *> getInstructions() const { return instructions; }
+  /// The arena problems that orders of this problem, or of one with other workspaces, leave.
+  const OrderArena &getArena() const { return arena; }
 
   /// Writes the problem for memopt-plan. Nothing is written where `path` is empty.
   LogicalResult write(StringRef path) const;
@@ -76,7 +79,7 @@ private:
   void addInputs(const KernelGraph &graph, const CostModel &costs);
   void addSpacesAndResources(const KernelGraph &graph, HostRoom room);
   void addInstruction(const KernelGraph &graph, Operation *op, const CostModel &costs);
-  void addBodies(const KernelGraph &graph, Operation *op, ::memopt::planning::PlanOp &item);
+  void addBodies(size_t number, ::memopt::planning::PlanOp &item);
   void addResult(const KernelGraph &graph, OpResult result);
   void addEnd();
   void addWays(const KernelGraph &graph, const CostModel &costs);
@@ -86,9 +89,13 @@ private:
   void addBlocks();
   ::memopt::planning::PlanValue valueOf(Value root) const;
 
+  OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
+               const CostModel &costs, HostRoom room);
+
   Block &block;
   int64_t repeats = 1; ///< how often the block runs in a step
   SmallVector<Operation *> instructions;
+  OrderArena arena;
   SmallVector<Value> swapped; ///< by way
   DenseMap<Operation *, int32_t> numbers;
   ::memopt::planning::PlanProblem problem;
