@@ -12,7 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt/Transforms/Optimizers/Optimizer.h"
+#include "OptimizerOptions.h"
+
 #include "memopt/Transforms/Optimizers/Update.h"
 #include "memopt/Transforms/Utils/NearestNames.h"
 
@@ -24,243 +25,8 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 //===----------------------------------------------------------------------===//
-// Settings
+// Rows of the options
 //===----------------------------------------------------------------------===//
-
-bool OptimizerSettings::has(StringRef name) const { return values.count(name.str()); }
-
-ArrayRef<double> OptimizerSettings::getNumbers(StringRef name) const {
-  auto found = values.find(name.str());
-  assert(found != values.end() && "a setting that the optimizer does not have");
-  return found->second.numbers;
-}
-
-StringRef OptimizerSettings::getWord(StringRef name) const {
-  return values.find(name.str())->second.word;
-}
-
-void OptimizerSettings::setNumbers(StringRef name, ArrayRef<double> numbers) {
-  values[name.str()].numbers.assign(numbers.begin(), numbers.end());
-}
-
-void OptimizerSettings::setWord(StringRef name, StringRef word) {
-  values[name.str()].word = word.str();
-}
-
-void OptimizerSettings::erase(StringRef name) { values.erase(name.str()); }
-
-static std::string replaceAll(StringRef text, char from, char to) {
-  std::string result = text.str();
-  std::replace(result.begin(), result.end(), from, to);
-  return result;
-}
-
-DictionaryAttr OptimizerSettings::toAttribute(MLIRContext *context) const {
-  Builder b(context);
-  SmallVector<NamedAttribute> attributes;
-  for (const auto &[name, value] : values) {
-    Attribute attribute = b.getStringAttr(value.word);
-    if (value.numbers.size() == 1)
-      attribute = b.getF64FloatAttr(value.numbers.front());
-    else if (!value.numbers.empty())
-      attribute = b.getDenseF64ArrayAttr(value.numbers);
-    attributes.push_back(b.getNamedAttr(replaceAll(name, '-', '_'), attribute));
-  }
-  return b.getDictionaryAttr(attributes);
-}
-
-OptimizerSettings OptimizerSettings::fromAttribute(DictionaryAttr attribute) {
-  OptimizerSettings settings;
-  for (NamedAttribute entry : attribute) {
-    std::string name = replaceAll(entry.getName(), '_', '-');
-    if (auto word = dyn_cast<StringAttr>(entry.getValue()))
-      settings.setWord(name, word.getValue());
-    else if (auto number = dyn_cast<FloatAttr>(entry.getValue()))
-      settings.setNumbers(name, number.getValueAsDouble());
-    else if (auto pair = dyn_cast<DenseF64ArrayAttr>(entry.getValue()))
-      settings.setNumbers(name, pair.asArrayRef());
-  }
-  return settings;
-}
-
-//===----------------------------------------------------------------------===//
-// Values
-//===----------------------------------------------------------------------===//
-
-static llvm::Error invalid(const Twine &message) { return llvm::createStringError(message); }
-
-/// As a person would write the number: 0.1, inf.
-static std::string toText(double number) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%g", number);
-  return text;
-}
-
-static std::string describeRange(const OptimizerOption &option) {
-  return (std::isinf(option.low) ? "(" : "[") + toText(option.low) + ", " + toText(option.high) +
-         (option.isHighOpen || std::isinf(option.high) ? ")" : "]");
-}
-
-static llvm::Error readNumbers(const OptimizerOption &option, StringRef text,
-                               OptimizerSettings &settings) {
-  SmallVector<StringRef> parts;
-  text.split(parts, ',');
-  size_t wanted = option.kind == OptimizerOption::Pair ? 2 : 1;
-  SmallVector<double> numbers;
-  for (StringRef part : parts) {
-    double number;
-    bool isNumber = !part.getAsDouble(number) && std::isfinite(number);
-    bool isCount =
-        option.kind != OptimizerOption::Count || (isNumber && number == std::floor(number));
-    if (!isNumber || !isCount || number < option.low || number > option.high ||
-        (option.isHighOpen && number == option.high))
-      return invalid("--" + option.name + " expects " +
-                     (wanted == 2 ? "two numbers"
-                      : isCount   ? "a number"
-                                  : "a count") +
-                     " in " + describeRange(option) + ", found '" + text + "'");
-    numbers.push_back(number);
-  }
-  if (numbers.size() != wanted)
-    return invalid("--" + option.name + " expects " + (wanted == 2 ? "two numbers" : "one number") +
-                   ", found '" + text + "'");
-  settings.setNumbers(option.name, numbers);
-  return llvm::Error::success();
-}
-
-static llvm::Error readValue(const OptimizerOption &option, StringRef text,
-                             OptimizerSettings &settings) {
-  switch (option.kind) {
-  case OptimizerOption::Number:
-  case OptimizerOption::Count:
-  case OptimizerOption::Pair:
-    return readNumbers(option, text, settings);
-  case OptimizerOption::Flag:
-    if (text != "" && text != "on" && text != "off")
-      return invalid("--" + option.name + " expects on or off, found '" + text + "'");
-    settings.setNumbers(option.name, text == "off" ? 0.0 : 1.0);
-    return llvm::Error::success();
-  case OptimizerOption::Choice:
-    if (!llvm::is_contained(option.words, text))
-      return invalid("--" + option.name + " expects " + llvm::join(option.words, ", ") +
-                     ", found '" + text + "'");
-    settings.setWord(option.name, text);
-    return llvm::Error::success();
-  }
-  llvm_unreachable("all kinds are listed");
-}
-
-static std::optional<OptimizerOption> findOption(const Optimizer &optimizer, StringRef name) {
-  for (const OptimizerOption &option : optimizer.getOptions())
-    if (option.name == name)
-      return option;
-  return std::nullopt;
-}
-
-/// The optimizer's defaults with what the words change.
-static llvm::Expected<OptimizerSettings>
-readSettings(const Optimizer &optimizer, ArrayRef<std::pair<std::string, std::string>> words) {
-  OptimizerSettings settings;
-  for (const OptimizerOption &option : optimizer.getOptions()) {
-    if (option.kind == OptimizerOption::Choice)
-      settings.setWord(option.name, option.words.front());
-    else
-      settings.setNumbers(option.name, option.initial);
-    for (const auto &[name, value] : words)
-      if (name == option.name)
-        if (llvm::Error error = readValue(option, value, settings))
-          return std::move(error);
-  }
-  if (llvm::Error error = optimizer.check(settings))
-    return std::move(error);
-  return settings;
-}
-
-//===----------------------------------------------------------------------===//
-// Options of the plan itself
-//===----------------------------------------------------------------------===//
-
-static constexpr StringLiteral kStepCount = "step-count", kOwnCount = "own";
-
-static const OptimizerOption *findPlanOption(StringRef name) {
-  static const OptimizerOption all[] = {
-      {"optim-bits",
-       "32|16|8|4",
-       "bits of optimizer state; 8: blocks of 256, dynamic codes; 4: blocks of 128",
-       OptimizerOption::Choice,
-       {},
-       0,
-       0,
-       false,
-       {"32", "16", "8", "4"}},
-      {"min-8bit-size",
-       "N",
-       "state of smaller parameters stays in 32 bits",
-       OptimizerOption::Count,
-       {4096}},
-      {"norm-decay-mult", "X", "factor of weight decay for norms", OptimizerOption::Number, {1}},
-      {"bias-decay-mult", "X", "factor of weight decay for biases", OptimizerOption::Number, {1}},
-      {"flat-decay-mult",
-       "X",
-       "factor of weight decay for vectors and scalars",
-       OptimizerOption::Number,
-       {1}},
-      {"maximize", "[on|off]", "updates go up the gradient, not down", OptimizerOption::Flag, {0}},
-      {"step-count",
-       "shared|own",
-       "shared: updates are numbered as the run's steps; own: each parameter counts its own, as "
-       "one that joins a run later needs",
-       OptimizerOption::Choice,
-       {},
-       0,
-       0,
-       false,
-       {"shared", kOwnCount}},
-      {"hyperparameters",
-       "constants|inputs|host",
-       "inputs: momentum, betas, weight decay and --max-grad-norm are variables that a host may "
-       "change between steps; host: and a host program sets them, and rates, before the first",
-       OptimizerOption::Choice,
-       {},
-       0,
-       0,
-       false,
-       {"constants", "inputs", "host"}},
-      {"ema-decay",
-       "X",
-       "keep an average of the weights, of which each step keeps this part; 0: keep none",
-       OptimizerOption::Number,
-       {0},
-       0,
-       1,
-       true},
-      {"ema-warmup",
-       "[on|off]",
-       "the average's decay rises to ema-decay: 1 - n^(-2/3) at the n-th step",
-       OptimizerOption::Flag,
-       {0}},
-      {"ema-uniform",
-       "[on|off]",
-       "keep an average in which all weights count alike (SWA)",
-       OptimizerOption::Flag,
-       {0}},
-      {"ema-start", "N", "the average begins behind so many steps", OptimizerOption::Count, {0}},
-      {"ema-every",
-       "N",
-       "the average takes the weights of every N-th step from there on",
-       OptimizerOption::Count,
-       {1},
-       1}};
-  const OptimizerOption *found =
-      llvm::find_if(all, [&](const OptimizerOption &option) { return option.name == name; });
-  return found == std::end(all) ? nullptr : found;
-}
-static constexpr StringLiteral kPlanOptions[] = {
-    "optim-bits",  "min-8bit-size", "norm-decay-mult", "bias-decay-mult", "flat-decay-mult",
-    "maximize",    kStepCount,      "hyperparameters", "ema-decay",       "ema-warmup",
-    "ema-uniform", "ema-start",     "ema-every"};
-/// Options of the plan that a group may have otherwise; it may have all options of optimizers.
-static constexpr StringLiteral kGroupKeys[] = {"optim-bits", kMaximize, kStepCount};
 
 static std::string listOptimizers(StringRef separator) {
   return llvm::join(
@@ -271,15 +37,7 @@ static std::string listOptimizers(StringRef separator) {
 static llvm::Expected<const Optimizer *> readOptimizer(StringRef name) {
   if (const Optimizer *found = findOptimizer(name); found && found != &getAverage())
     return found;
-  return invalid("unknown optimizer '" + name + "', expected one of " + listOptimizers(", "));
-}
-
-static std::string writeInitial(const OptimizerOption &option) {
-  if (option.kind == OptimizerOption::Choice)
-    return option.words.front().str();
-  if (option.kind == OptimizerOption::Flag)
-    return option.initial.front() != 0 ? "on" : "off";
-  return llvm::join(llvm::map_range(option.initial, toText), ",");
+  return invalidOption("unknown optimizer '" + name + "', expected one of " + listOptimizers(", "));
 }
 
 /// Who has the option with which default, such as "0 of adam, 0.01 of adamw".
@@ -311,11 +69,9 @@ std::vector<OptimizerOptionRow> OptimizerPlan::getOptionRows() {
         row = {option.name.str(), option.metavariable.str(), "", option.help.str()};
         addOwners(option.name, row);
       }
-  for (StringRef name : kPlanOptions) {
-    const OptimizerOption &option = *findPlanOption(name);
+  for (const OptimizerOption &option : getPlanOptions())
     rows.push_back(
-        {name.str(), option.metavariable.str(), writeInitial(option), option.help.str()});
-  }
+        {option.name.str(), option.metavariable.str(), writeInitial(option), option.help.str()});
   rows.push_back({"param-group", "GLOB,...:KEY=VALUE,...", "",
                   "optimizer, optim-bits, maximize, step-count and options of the optimizer, for "
                   "these parameters; "
@@ -383,7 +139,7 @@ std::optional<OptimizerSettings> OptimizerPlan::getAverageSettings() const {
 }
 
 static bool isGroupKey(StringRef key) {
-  return key == "optimizer" || llvm::is_contained(kGroupKeys, key) ||
+  return key == "optimizer" || llvm::is_contained(getGroupKeys(), key) ||
          llvm::any_of(getOptimizers(),
                       [&](const Optimizer *entry) { return findOption(*entry, key).has_value(); });
 }
@@ -402,20 +158,20 @@ static SmallVector<StringRef> splitItems(StringRef text) {
 llvm::Error OptimizerPlan::readGroup(StringRef text) {
   auto [globs, settings] = text.rsplit(':');
   if (globs.empty() || settings.empty())
-    return invalid("--param-group expects GLOB,...:KEY=VALUE,..., found '" + text + "'");
+    return invalidOption("--param-group expects GLOB,...:KEY=VALUE,..., found '" + text + "'");
   Group group;
   for (StringRef glob : llvm::split(globs, ',')) {
     auto pattern = llvm::GlobPattern::create(glob);
     if (!pattern)
-      return invalid("--param-group: '" + glob +
-                     "' is no glob: " + llvm::toString(pattern.takeError()));
+      return invalidOption("--param-group: '" + glob +
+                           "' is no glob: " + llvm::toString(pattern.takeError()));
     group.globs.push_back(glob.str());
   }
   for (StringRef item : splitItems(settings)) {
     auto [key, value] = item.split('=');
     if (value.empty() || !isGroupKey(key))
-      return invalid("--param-group sets optimizer, " + llvm::join(ArrayRef(kGroupKeys), ", ") +
-                     " or an option of an optimizer, found '" + item + "' in '" + text + "'");
+      return invalidOption("--param-group sets optimizer, " + llvm::join(getGroupKeys(), ", ") +
+                           " or an option of an optimizer, found '" + item + "' in '" + text + "'");
     if (key == "optimizer") {
       auto found = readOptimizer(value);
       if (!found)
@@ -475,16 +231,16 @@ llvm::Error OptimizerPlan::checkAverage() const {
   std::optional<OptimizerSettings> average = getAverageSettings();
   bool isUniform = average && average->isOn("ema-uniform");
   if (isUniform && average->getNumber("ema-decay") > 0)
-    return invalid(
+    return invalidOption(
         "--ema-uniform is an average in which all weights count alike, and --ema-decay=X "
         "one that forgets; give one");
   if (findWord(words, "ema-warmup") && (!average || isUniform))
-    return invalid("--ema-warmup needs --ema-decay=X, to which the decay rises");
+    return invalidOption("--ema-warmup needs --ema-decay=X, to which the decay rises");
   for (StringRef name : {"ema-start", "ema-every"})
     if (findWord(words, name) && !average)
-      return invalid("--" + name +
-                     "=N is of an average of the weights, and needs --ema-decay=X or "
-                     "--ema-uniform");
+      return invalidOption("--" + name +
+                           "=N is of an average of the weights, and needs --ema-decay=X or "
+                           "--ema-uniform");
   return llvm::Error::success();
 }
 
@@ -512,9 +268,9 @@ llvm::Error OptimizerPlan::checkOptions() const {
       if (findOption(*entry, name))
         owners += (owners.empty() ? "" : ", ") + entry->getName().str();
     if (owners.empty())
-      return invalid("unknown option '" + StringRef(name) + "' of an optimizer");
-    return invalid("--" + StringRef(name) + " is an option of " + owners + "; " +
-                   optimizer->getName() + " has none such");
+      return invalidOption("unknown option '" + StringRef(name) + "' of an optimizer");
+    return invalidOption("--" + StringRef(name) + " is an option of " + owners + "; " +
+                         optimizer->getName() + " has none such");
   }
   auto decays = [&](const Optimizer *entry) {
     std::optional<OptimizerOption> option = findOption(*entry, "weight-decay");
@@ -525,16 +281,17 @@ llvm::Error OptimizerPlan::checkOptions() const {
   };
   for (StringRef name : {"norm-decay-mult", "bias-decay-mult", "flat-decay-mult"})
     if (findWord(words, name) && !isKnown("weight-decay"))
-      return invalid("--" + name + " changes weight decay, which " + optimizer->getName() +
-                     " does not have");
+      return invalidOption("--" + name + " changes weight decay, which " + optimizer->getName() +
+                           " does not have");
     else if (findWord(words, name) && llvm::none_of(used, decays))
-      return invalid("--" + name + " changes weight decay, which is 0; give --weight-decay=X");
+      return invalidOption("--" + name +
+                           " changes weight decay, which is 0; give --weight-decay=X");
   for (const Group &group : groups) {
     const Optimizer &own = group.optimizer ? *group.optimizer : *optimizer;
     for (const auto &[name, value] : group.words)
       if (!findPlanOption(name) && !findOption(own, name))
-        return invalid("--param-group=...:" + StringRef(name) + "=" + value + ": " + own.getName() +
-                       " has no such option");
+        return invalidOption("--param-group=...:" + StringRef(name) + "=" + value + ": " +
+                             own.getName() + " has no such option");
   }
   return llvm::Error::success();
 }
@@ -547,14 +304,14 @@ llvm::Error OptimizerPlan::checkBits() const {
     if (!bits)
       return llvm::Error::success();
     if (!llvm::is_contained(findPlanOption("optim-bits")->words, *bits))
-      return invalid("--optim-bits expects 32, 16, 8, 4, found '" + *bits + "'");
+      return invalidOption("--optim-bits expects 32, 16, 8, 4, found '" + *bits + "'");
     isAnyCoded |= *bits == "8" || *bits == "4";
     auto settings = readSettings(own, of);
     if (!settings)
       return settings.takeError();
     std::string refusal = own.refuseBits(*settings, std::stoul(*bits));
     return refusal.empty() ? llvm::Error::success()
-                           : invalid("--optim-bits=" + *bits + ": " + refusal);
+                           : invalidOption("--optim-bits=" + *bits + ": " + refusal);
   };
   if (llvm::Error error = check(*optimizer, words))
     return error;
@@ -563,7 +320,7 @@ llvm::Error OptimizerPlan::checkBits() const {
             check(group.optimizer ? *group.optimizer : *optimizer, merge(words, group.words)))
       return error;
   if (findWord(words, "min-8bit-size") && !isAnyCoded)
-    return invalid("--min-8bit-size needs --optim-bits=8 or 4");
+    return invalidOption("--min-8bit-size needs --optim-bits=8 or 4");
   return llvm::Error::success();
 }
 
@@ -619,7 +376,8 @@ bool OptimizerPlan::isSetByHost() const {
 }
 
 std::string mlir::memopt::getInputName(StringRef option, unsigned place) {
-  return option == "betas" ? "beta" + std::to_string(place + 1) : replaceAll(option, '-', '_');
+  return option == "betas" ? "beta" + std::to_string(place + 1)
+                           : llvm::join(llvm::split(option, '-'), "_");
 }
 
 llvm::Expected<OptimizerSettings> OptimizerPlan::adaptSettings(const Optimizer &own,
@@ -718,13 +476,14 @@ OptimizerPlan::choose(ArrayRef<ParameterInfo> parameters) const {
   // A host program names all that its groups have, with what the loss does not reach.
   for (auto [glob, isUsed] : llvm::zip_equal(globs, used))
     if (!isUsed && !isSetByHost())
-      return invalid("--param-group: no trainable parameter matches '" + glob + "'" +
-                     describeNearest(glob, getNames(parameters), "parameters"));
+      return invalidOption("--param-group: no trainable parameter matches '" + glob + "'" +
+                           describeNearest(glob, getNames(parameters), "parameters"));
   bool hasState = llvm::any_of(llvm::zip_equal(parameters, updates), [](auto pair) {
     auto &[parameter, update] = pair;
     return !update.optimizer->getState(parameter, update.settings).empty();
   });
   if (findWord(words, "optim-bits") && !hasState)
-    return invalid("--optim-bits: " + optimizer->getName() + " keeps no state with these options");
+    return invalidOption("--optim-bits: " + optimizer->getName() +
+                         " keeps no state with these options");
   return updates;
 }
