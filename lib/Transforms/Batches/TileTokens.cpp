@@ -30,6 +30,8 @@
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_TILETOKENSPASS
@@ -92,7 +94,7 @@ private:
   LogicalResult tileForward(const ModuleOps &module, MatmulOp seed);
   void tileBackward(const ModuleOps &module);
   void tileWideProducts(Block &block);
-  void tileApart(MatmulOp product, size_t mostOps);
+  bool tileApart(MatmulOp product, size_t mostOps);
 };
 } // namespace
 
@@ -234,8 +236,8 @@ static MatmulOp findGradient(MatmulOp product, const TokenSegment &forward) {
 
 /// Where the gradient waits for what all tokens come to (a preference loss), forward and backward
 /// pass are tiled each by itself. A tile of the second reads what the same tile of the first has
-/// left, or what the planner makes again of it.
-void TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
+/// left, or what the planner makes again of it. False where that cannot be either.
+bool TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
   auto create = [&](Value seed, Phase phase) -> FailureOr<TokenSegment> {
     FailureOr<TokenSegment> segment = TokenSegment::createOfPhase(seed, phase);
     if (failed(segment) || segment->getOps().size() > mostOps)
@@ -245,11 +247,26 @@ void TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
   FailureOr<TokenSegment> forward = create(product.getResult(), Phase::Forward);
   MatmulOp gradient = succeeded(forward) ? findGradient(product, *forward) : MatmulOp();
   if (!gradient || failed(create(gradient.getA(), Phase::Backward)))
-    return;
+    return false;
   SegmentTiler(*forward).run(parts);
   FailureOr<TokenSegment> backward = create(gradient.getA(), Phase::Backward);
   if (succeeded(backward))
     SegmentTiler(*backward).run(parts);
+  return true;
+}
+
+/// Says why the result of a product stays whole.
+static void remarkWhole(MatmulOp product, const TokenSegment::Obstacle &obstacle) {
+  std::string reason = "nothing reads it";
+  if (Operation *op = obstacle.op) {
+    StringRef module = getModulePath(op->getLoc());
+    reason = llvm::formatv("'{0}'{1}{2} {3}", op->getName().getStringRef(),
+                           module.empty() ? "" : " of ", module, obstacle.reason);
+  }
+  remark::missed(product.getLoc(),
+                 remark::RemarkOpts::name("TileTokens").category("memopt-tile-tokens"))
+      << remark::add("left {0} bytes whole", getTensorBytes(tensorType(product.getResult())))
+      << remark::reason("{0}", reason);
 }
 
 /// A segment holds further products, so that each is looked for anew.
@@ -263,9 +280,13 @@ void TileTokensPass::tileWideProducts(Block &block) {
     return nullptr;
   };
   while (MatmulOp op = findNext()) {
-    FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult());
-    if (failed(segment) || segment->getOps().size() > mostOps) {
-      tileApart(op, mostOps);
+    TokenSegment::Obstacle obstacle;
+    FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult(), nullptr, &obstacle);
+    if (succeeded(segment) && segment->getOps().size() > mostOps)
+      obstacle = {op, "has too many ops behind it to write them out for each tile"};
+    if (obstacle.op || failed(segment)) {
+      if (!tileApart(op, mostOps))
+        remarkWhole(op, obstacle);
       continue;
     }
     segment->absorb(mostOps);

@@ -25,11 +25,18 @@ static SmallVector<Value> getValues(Operation *op) {
 // Growing
 //===----------------------------------------------------------------------===//
 
-FailureOr<TokenSegment> TokenSegment::create(Value seed, Belongs belongs) {
+FailureOr<TokenSegment> TokenSegment::create(Value seed, Belongs belongs, Obstacle *obstacle) {
   RankedTensorType type = tensorType(seed);
   TokenSegment segment(seed.getParentBlock(), type.getDimSize(0),
                        belongs ? 0 : type.getNumElements() / 2);
-  if (failed(segment.build(seed, belongs)) || (!belongs && !segment.isSelfContained()))
+  Obstacle found;
+  LogicalResult isBuilt = segment.build(seed, belongs, found);
+  if (succeeded(isBuilt) && !belongs)
+    if (Operation *reader = segment.findReaderOfWhole(/*mayLeaveForGradient=*/false))
+      found = {reader, "needs the value of all tokens as a whole"};
+  if (obstacle)
+    *obstacle = found;
+  if (failed(isBuilt) || found.op)
     return failure();
   return segment;
 }
@@ -38,12 +45,14 @@ FailureOr<TokenSegment> TokenSegment::createOfPhase(Value seed, Phase phase) {
   RankedTensorType type = tensorType(seed);
   TokenSegment segment(seed.getParentBlock(), type.getDimSize(0), type.getNumElements() / 2);
   auto isOfPhase = [phase](Operation *op) { return getPhase(op) == phase; };
-  if (failed(segment.build(seed, isOfPhase)) || !segment.isSelfContained(phase == Phase::Forward))
+  Obstacle obstacle;
+  if (failed(segment.build(seed, isOfPhase, obstacle)) ||
+      segment.findReaderOfWhole(phase == Phase::Forward))
     return failure();
   return segment;
 }
 
-LogicalResult TokenSegment::build(Value seed, Belongs belongs) {
+LogicalResult TokenSegment::build(Value seed, Belongs belongs, Obstacle &obstacle) {
   tokenDims[seed] = 1;
   open.push_back(seed);
   grow(belongs);
@@ -51,12 +60,16 @@ LogicalResult TokenSegment::build(Value seed, Belongs belongs) {
   for (SmallVector<Operation *> between = findBetween(); !between.empty();
        between = findBetween()) {
     for (Operation *op : between)
-      if (!add(op))
+      if (!add(op)) {
+        obstacle = {op, "mixes tokens"};
         return failure();
+      }
     grow(belongs);
   }
   sortOps();
-  return success(!ops.empty() && !waitsForSum());
+  if (Operation *waiting = findWaiting())
+    obstacle = {waiting, "waits for what all tokens come to"};
+  return success(!ops.empty() && !obstacle.op);
 }
 
 void TokenSegment::sortOps() {
@@ -240,29 +253,30 @@ SmallVector<Operation *> TokenSegment::findBetween() const {
   return llvm::filter_to_vector(behind, [&](Operation *op) { return before.contains(op); });
 }
 
-/// Whether a member reads what all tokens together come to.
-bool TokenSegment::waitsForSum() const {
-  return llvm::any_of(ops, [&](Operation *op) {
-    return llvm::any_of(op->getOpOperands(), [&](OpOperand &use) {
-      auto result = dyn_cast<OpResult>(use.get());
-      return result && members.contains(result.getOwner()) && !isSameForAll(result.getOwner()) &&
-             getTokenDims(result) == 0 && isOfTokens(result) && isRead(use);
-    });
-  });
+/// A member that reads what all tokens together come to, or null.
+Operation *TokenSegment::findWaiting() const {
+  auto isWaitedFor = [&](OpOperand &use) {
+    auto result = dyn_cast<OpResult>(use.get());
+    return result && members.contains(result.getOwner()) && !isSameForAll(result.getOwner()) &&
+           getTokenDims(result) == 0 && isOfTokens(result) && isRead(use);
+  };
+  const auto *found = llvm::find_if(
+      ops, [&](Operation *op) { return llvm::any_of(op->getOpOperands(), isWaitedFor); });
+  return found == ops.end() ? nullptr : *found;
 }
 
-/// No wide value leaves, but for ops of the backward pass where that may be.
-bool TokenSegment::isSelfContained(bool mayLeaveForGradient) const {
+/// An op outside that reads a wide value, or null; of the backward pass it may where that is said.
+Operation *TokenSegment::findReaderOfWhole(bool mayLeaveForGradient) const {
   auto mayRead = [&](Operation *user) {
     return members.contains(user) || (mayLeaveForGradient && getPhase(user) == Phase::Backward);
   };
-  return llvm::none_of(members, [&](Operation *op) {
-    return !isSameForAll(op) && llvm::any_of(op->getResults(), [&](OpResult result) {
-      return getTokenDims(result) && isWide(result) &&
-             llvm::any_of(result.getUses(),
-                          [&](OpOperand &use) { return isRead(use) && !mayRead(use.getOwner()); });
-    });
-  });
+  for (Operation *op : members)
+    for (OpResult result : op->getResults())
+      if (!isSameForAll(op) && getTokenDims(result) && isWide(result))
+        for (OpOperand &use : result.getUses())
+          if (isRead(use) && !mayRead(use.getOwner()))
+            return use.getOwner();
+  return nullptr;
 }
 
 //===----------------------------------------------------------------------===//

@@ -25,10 +25,17 @@ class TokenSegment {
 public:
   using Belongs = llvm::function_ref<bool(Operation *)>;
 
+  /// What a segment fails at.
+  struct Obstacle {
+    Operation *op = nullptr;
+    StringRef reason;
+  };
+
   /// The segment around `seed`, whose first dimension counts tokens; failure where some of it mixes
   /// tokens, or where a wide value is needed as a whole. With `belongs` it holds what that says,
-  /// however wide that is, and what lies between.
-  static FailureOr<TokenSegment> create(Value seed, Belongs belongs = nullptr);
+  /// however wide that is, and what lies between. Where it fails, `obstacle` says at what.
+  static FailureOr<TokenSegment> create(Value seed, Belongs belongs = nullptr,
+                                        Obstacle *obstacle = nullptr);
 
   /// The part of such a segment that one phase runs. Wide values may leave the forward pass for the
   /// backward pass alone.
@@ -63,7 +70,7 @@ private:
   TokenSegment(Block *block, int64_t count, int64_t leastElements)
       : block(block), count(count), leastElements(leastElements) {}
 
-  LogicalResult build(Value seed, Belongs belongs);
+  LogicalResult build(Value seed, Belongs belongs, Obstacle &obstacle);
 
   void sortOps();
   bool isWide(Value value) const;
@@ -74,14 +81,14 @@ private:
   bool isLeading(ArrayRef<AffineExpr> exprs, ArrayRef<int64_t> shape,
                  const llvm::SetVector<unsigned> &loops, unsigned &dims) const;
   SmallVector<Operation *> findBetween() const;
-  bool waitsForSum() const;
+  Operation *findWaiting() const;
   bool addAll(ArrayRef<Operation *> added);
   llvm::SetVector<Operation *> findSumsBehind() const;
   SmallVector<Operation *> findFreeing(const llvm::SetVector<Operation *> &behind) const;
   bool isForMembers(Operation *op) const;
   int64_t countNewBytes(Operation *op) const;
   void addMakers(Operation *last);
-  bool isSelfContained(bool mayLeaveForGradient = false) const;
+  Operation *findReaderOfWhole(bool mayLeaveForGradient) const;
 
   Block *block;
   int64_t count;         ///< tokens

@@ -1,4 +1,5 @@
 // RUN: memopt-opt %s -memopt-tile-tokens -split-input-file | FileCheck %s
+// RUN: memopt-opt %s -memopt-tile-tokens -split-input-file --remarks-filter=memopt-tile-tokens --remark-format=emitRemark 2>&1 -o /dev/null | FileCheck %s --check-prefix=REMARK
 // RUN: memopt-opt %s -memopt-tile-tokens=parts=1 -split-input-file | FileCheck %s --check-prefix=WHOLE
 
 // A loss head of 64 tokens in two tiles. The count of labels is taken in front, of no logits; sums are added tile by
@@ -51,7 +52,10 @@ func.func @head(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>, %t: tensor<64xi64
 
 // -----
 
-// Logits that are returned are needed as a whole.
+// Logits that are returned are needed as a whole. A remark says what needs them.
+
+// REMARK: [Missed] TileTokens {{.*}} Reason="'func.return' needs the value of all tokens as a whole", Remark="left 4194304 bytes whole"
+// REMARK: [Missed] TileTokens {{.*}} Reason="'memopt.softmax' needs the value of all tokens as a whole"
 
 // CHECK-LABEL: func.func @returned
 // CHECK-NOT: memopt.tile
