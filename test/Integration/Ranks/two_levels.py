@@ -4,6 +4,7 @@ this machine: processes of two names do not share memory. Ranks that leave, hang
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,14 +96,17 @@ def check_losses(start, package, data, work):
 
 
 def check_own_package(start, package, data, work):
-    """A rank loads the package that its own command line names, and not one that another host names."""
-    (work / "0").mkdir()
-    (work / "1").mkdir()
+    """A rank runs the package that its own command line names, and no place that another host names: here none sees the other's.
+    Copies are compared with all that is in them."""
     for host in "01":
-        (work / host / "here.memopt").symlink_to(package[0] if host == "0" else package[3])
-    own = ["sh", "-c", f'cd {work}/{PLACEMENTS["two"]} && exec "$@"', "sh"]
-    run = ["memopt-run", "here.memopt", data, "--steps=1", "--quiet"]
-    expect(processes.start(*start, *place(PLACEMENTS["two"]), *own, *run), 3, "the model of rank 2 is another file")
+        shutil.copytree(package[0], work / host / "here.memopt")
+    hide = f'unshare --mount sh -c \'mount -t tmpfs none {work}/$((1 - $1)) && cd {work}/$1 && shift && exec "$@"\' sh'
+    own = ["sh", "-c", f'exec {hide} {PLACEMENTS["two"]} "$@"', "sh"]
+    run = [*start, *place(PLACEMENTS["two"]), *own, "memopt-run", "here.memopt", data, "--steps=1", "--quiet"]
+    expect(processes.start(*run), 0)
+    with open(work / "1" / "here.memopt" / "program.so", "ab") as code:
+        code.write(b" ")
+    expect(processes.start(*run), 3, "the model of rank 2 is another file")
 
 
 def main():

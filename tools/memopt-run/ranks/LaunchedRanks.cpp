@@ -31,11 +31,21 @@ static std::string describeData(const std::vector<std::string> &sources, Describ
   return text;
 }
 
+/// A package by all of its files: each rank runs the code of its own.
+static std::string describeModel(const std::string &model, Describe describe) {
+  if (needsCompilation(model))
+    return describe(model);
+  std::string text;
+  StatusOr<std::vector<std::string>> names = listFolder(model);
+  for (const std::string &name : names.isOk() ? *names : std::vector<std::string>())
+    text += name + " " + describe(model + "/" + name) + " ";
+  return text;
+}
+
 RankTask memopt::describeTask(const RunOptions &options, const std::vector<std::string> &arguments,
                               Describe describe) {
-  bool isPackage = !needsCompilation(options.model);
   return {arguments,
-          {{"the model", describe(options.model + (isPackage ? "/manifest.json" : ""))},
+          {{"the model", describeModel(options.model, describe)},
            {"--data", describeData(options.data, describe)},
            {"--eval-data", describeData(options.evalData, describe)},
            {"--load", describe(options.load)},
