@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""two_levels.py FOLDER MPIRUN: four ranks train with the same bits on one host, on two and on four. Hosts are UTS namespaces of
+"""two_levels.py FOLDER LAUNCHER...: four ranks train with the same bits on one host, on two and on four. Hosts are UTS namespaces of
 this machine: processes of two names do not share memory. Ranks that leave, hang or are killed end all with one message."""
 import json
 import os
@@ -15,7 +15,7 @@ import processes
 from tensor_files import read_safetensors, rebatch, write_safetensors
 
 RANKS = 4
-RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # by Open MPI's name, or MPICH's
+RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"  # by Open MPI's name, MPICH's or torchrun's
 # The host of each rank. Launchers say that there are several.
 PLACEMENTS = {"one": "0", "two": f"$(({RANK} / 2))", "four": RANK, "in turn": f"$(({RANK} % 2))"}
 
@@ -25,6 +25,13 @@ def place(host, log="/dev/null"):
     inside = f'hostname host{host}; echo $$ >> {log}; exec "$@"'
     return ["sh", "-c", f"OMPI_COMM_WORLD_LOCAL_SIZE=2 MPI_LOCALNRANKS=2 exec unshare --uts sh -c '{inside}' sh \"$@\"".replace(
         f"host{host}", f"host'{host}'"), "sh"]
+
+
+def get_options(launcher):
+    if "mpirun" not in launcher[-1]:
+        return []
+    version = subprocess.check_output([*launcher, "--version"], text=True)
+    return [] if "HYDRA" in version else ["--allow-run-as-root", "--oversubscribe"]
 
 
 def end(process):
@@ -110,12 +117,10 @@ def check_own_package(start, package, data, work):
 
 
 def main():
-    inputs, mpirun = pathlib.Path(sys.argv[1]), sys.argv[2]
+    inputs, launcher = pathlib.Path(sys.argv[1]), sys.argv[2:]
     if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
         print("no host names of their own here")
         return
-    version = subprocess.check_output([mpirun, "--version"], text=True)
-    own = [] if "HYDRA" in version else ["--allow-run-as-root", "--oversubscribe"]
     model = inputs / "mlp" / "model.pt2"
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
@@ -125,7 +130,7 @@ def main():
             package[stage] = work / f"stage{stage}.memopt"
             expect(processes.start("memopt-compile", model, "--batch=8", "--optimizer=adamw", f"--zero-stage={stage}",
                                    f"--ranks={RANKS}", "--quiet", "-o", package[stage]), 0)
-        start = [mpirun, *own, "-n", RANKS]
+        start = [*launcher, *get_options(launcher), "-n", RANKS]
         check_bits(start, package, data, work)
         check_losses(start, package[3], data, work)
         check_own_package(start, package, data, work)

@@ -91,10 +91,14 @@ StatusOr<bool> memopt::usesMessages(const RunOptions &options,
   if (options.transport == "mpi" && !(self && self->startsMpi))
     return badInput("--transport=mpi is for ranks that mpirun or srun started, and " +
                     (self ? self->launcher + " started these" : std::string("there are none")));
+  if (options.transport == "ucx" && !(self && !self->startsMpi))
+    return badInput("--transport=ucx is for ranks that torchrun started, and " +
+                    (self ? self->launcher + " started these: leave it out, they have an MPI"
+                          : std::string("there are none")));
   bool isSpread = self && !self->spread.empty();
   if (options.transport == "shared" && isSpread)
     return environmentError(self->spread + ", which share no memory: leave out --transport=shared");
-  return options.transport == "mpi" || isSpread;
+  return options.transport == "mpi" || options.transport == "ucx" || isSpread;
 }
 
 //===----------------------------------------------------------------------===//

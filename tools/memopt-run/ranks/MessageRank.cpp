@@ -1,4 +1,4 @@
-//===- MessageRank.cpp - one rank over MPI --------------------------------===//
+//===- MessageRank.cpp - one rank over messages ---------------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -22,8 +22,8 @@ using namespace memopt;
 
 StatusOr<std::unique_ptr<MessageRank>> MessageRank::join(const RunOptions &options,
                                                          const LaunchedRank &self) {
-  const char *plugin = std::getenv("MEMOPT_MPI_PLUGIN");
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Messages> messages, openMessages(plugin ? plugin : ""));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Messages> messages,
+                          openMessages(self.startsMpi ? Transport::Mpi : Transport::Ucx));
   if (messages->getRank() != self.rank || messages->getRanks() != self.ranks) {
     Status status = environmentError(
         self.launcher + " started this process as rank " + std::to_string(self.rank) + " of " +
@@ -133,7 +133,7 @@ Communicator &MessageRank::getCommunicator() {
 }
 
 Status MessageRank::shareMemory(const RunOptions &options, int64_t arenaBytes) {
-  if (options.transport == "mpi")
+  if (options.transport != "auto")
     return Status::ok();
   MEMOPT_ASSIGN_OR_RETURN(Neighbours found,
                           memopt::shareMemory(*communicator, self, arenaBytes,

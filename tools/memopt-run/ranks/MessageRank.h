@@ -1,4 +1,4 @@
-//===- MessageRank.h - one rank over MPI ------------------------*- C++ -*-===//
+//===- MessageRank.h - one rank over messages -------------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where processes are on several hosts, or were asked to send messages, each of those that mpirun or
-// srun started is a rank itself: it forks nothing, for an MPI does not live through that. They
+// Where processes are on several hosts, or were asked to send messages, each of those that a
+// launcher started is a rank itself: it forks nothing, for an MPI does not live through that. They
 // compare what they were asked to do, the first prepares the run, those of one host share memory,
 // and all begin.
 //
@@ -25,7 +25,8 @@ namespace memopt {
 
 class MessageRank {
 public:
-  /// Loads the plugin, the one that MEMOPT_MPI_PLUGIN names or memopt's own, and finds the others.
+  /// Loads the plugin, of MPI or, where no launcher of an MPI started the ranks, of UCX, and finds
+  /// the others.
   static StatusOr<std::unique_ptr<MessageRank>> join(const RunOptions &options,
                                                      const LaunchedRank &self);
 

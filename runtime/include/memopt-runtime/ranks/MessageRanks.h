@@ -149,9 +149,12 @@ private:
   bool isSettled = false;              ///< and ended well
 };
 
-/// Loads a plugin: the file, or without one libmemopt-mpi.so in the folder of the tools or in lib
-/// beside it. What cannot be loaded is an Environment error.
-StatusOr<std::unique_ptr<Messages>> openMessages(const std::string &plugin);
+/// What carries messages; each has a plugin.
+enum class Transport { Mpi, Ucx };
+
+/// Loads a plugin: the file that MEMOPT_MPI_PLUGIN (MEMOPT_UCX_PLUGIN) names, or libmemopt-mpi.so in
+/// the folder of the tools or in lib beside it. What cannot be loaded is an Environment error.
+StatusOr<std::unique_ptr<Messages>> openMessages(Transport transport);
 
 } // namespace memopt
 

@@ -167,10 +167,12 @@ TEST(MessageRanksTest, WhoSaysNoGoodbyeIsEndedByForce) {
 }
 
 TEST(MessageRanksTest, APluginThatIsNotThereIsNamed) {
-  auto missing = openMessages("/nowhere/libmemopt-mpi.so");
+  ::setenv("MEMOPT_MPI_PLUGIN", "/nowhere/libmemopt-mpi.so", 1);
+  ::setenv("MEMOPT_UCX_PLUGIN", "libz.so.1", 1);
+  auto missing = openMessages(Transport::Mpi);
   EXPECT_EQ(missing.getCode(), StatusCode::Environment);
   expectMessage(missing.getMessage(),
                 {"/nowhere/libmemopt-mpi.so: cannot open", "MEMOPT_MPI_PLUGIN"});
-  auto other = openMessages("libz.so.1");
+  auto other = openMessages(Transport::Ucx);
   expectMessage(other.getMessage(), {"'libz.so.1' has no function memoptOpenMessages"});
 }
