@@ -23,71 +23,14 @@ import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 
 import memopt_driver as driver
 from memopt_driver import Failed, execute, median, tail
+from shaped_hosts import Hosts
 
 HEAD = ["ranks", "link", "stage", "overlap", "link measured, MB/s", "latency, us", "predicted s", "of it computing", "measured s", "off by %", "in memory s", "hidden %"]
-EAGER = (1 << 20) + 1024  # bytes that Open MPI sends without asking, as our plugin has it
-
-
-def call(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"{' '.join(command)}: {tail(done.stderr)}")
-    return done.stdout
-
-
-class Hosts:
-    """Network namespaces on a bridge. Links go some time after their hosts, so no name comes twice."""
-
-    made = 0
-
-    def __init__(self, count, rate):
-        Hosts.made += 1
-        self.prefix, self.count, self.rate = f"mo{os.getpid()}x{Hosts.made}", count, rate
-
-    def name(self, index):
-        return f"{self.prefix}h{index}"
-
-    @staticmethod
-    def address(index):
-        return f"10.78.0.{index + 1}"
-
-    def __enter__(self):
-        try:
-            self.make()
-        except Failed:
-            self.__exit__()
-            raise
-        return self
-
-    def make(self):
-        bridge = f"{self.prefix}b"
-        call("ip", "link", "add", bridge, "type", "bridge")
-        call("ip", "link", "set", bridge, "up")
-        shape = ["root", "tbf", "rate", self.rate, "burst", "128kb", "latency", "400ms"]  # nothing is dropped
-        for index in range(self.count):
-            host, end = self.name(index), f"{self.prefix}v{index}"
-            call("ip", "netns", "add", host)
-            call("ip", "link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", host)
-            call("ip", "link", "set", end, "master", bridge, "up")
-            call("ip", "-n", host, "addr", "add", f"{self.address(index)}/24", "dev", "eth0")
-            call("ip", "-n", host, "link", "set", "eth0", "up")
-            call("ip", "-n", host, "link", "set", "lo", "up")
-            call("tc", "qdisc", "add", "dev", end, *shape)
-            call("tc", "-n", host, "qdisc", "add", "dev", "eth0", *shape)
-
-    def __exit__(self, *_):
-        for index in range(self.count):
-            subprocess.run(["ip", "netns", "del", self.name(index)], capture_output=True)  # and its link
-        subprocess.run(["ip", "link", "del", f"{self.prefix}b"], capture_output=True)
-
-    def inside(self, index, *command):
-        return ["ip", "netns", "exec", self.name(index), *map(str, command)]
 
 
 class Runner:
@@ -112,15 +55,7 @@ class Runner:
         return float(found[1]), float(found[2])
 
     def start(self, hosts, places, *command):
-        """Open MPI starts its daemons by what stands in the place of ssh here."""
-        agent = self.folder / "agent.sh"
-        agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec ip netns exec {hosts.prefix}h$((${{host##*.}} - 1)) sh -c "$*"\n')
-        agent.chmod(0o755)
-        names = ",".join(f"{hosts.address(index)}:{places}" for index in range(hosts.count))
-        start = hosts.inside(
-            0, "mpirun", "--allow-run-as-root", "--host", names, "-n", hosts.count * places, "--mca", "plm_rsh_agent", agent, "--mca",
-            "plm_rsh_no_tree_spawn", 1, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca",
-            "oob_tcp_if_include", "eth0", "-x", f"OMPI_MCA_btl_tcp_eager_limit={EAGER}", "-x", "OMP_NUM_THREADS=1", *command)
+        start = [*hosts.mpirun(self.folder / "agent.sh", places), *command]
         for _ in range(4):
             done = execute(start, timeout=self.arguments.timeout)
             if done.code != -signal.SIGKILL:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """start_ranks.py -n N COMMAND...: starts processes as torchrun's agents do on hosts of two. An agent ends its own two when one of
-them fails; it knows nothing of other hosts. The exit code is the first that is not 0, in the order of ranks."""
+them fails; it knows nothing of other hosts. The exit code is that of the first that fails."""
 import os
 import socket
 import subprocess
@@ -36,12 +36,14 @@ def main():
               "MEMOPT_PORT": str(find_port())}
     ranks = [subprocess.Popen(command, env=os.environ | common | {"RANK": str(rank)}) for rank in range(count)]
     hosts = [Host(ranks[begin:begin + PLACES]) for begin in range(0, count, PLACES)]
+    failed = 0
     while any(rank.poll() is None for rank in ranks):
         for host in hosts:
             host.watch()
+        failed = failed or next((rank.returncode for rank in ranks if rank.returncode), 0)
         time.sleep(0.02)
-    codes = [rank.returncode for rank in ranks]
-    sys.exit(next((code if code > 0 else 128 - code for code in codes if code), 0))
+    failed = failed or next((rank.returncode for rank in ranks if rank.returncode), 0)
+    sys.exit(failed if failed >= 0 else 128 - failed)
 
 
 main()

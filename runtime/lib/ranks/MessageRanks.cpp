@@ -446,7 +446,7 @@ void MessageCommunicator::end() {
   if (!hasLeft || isSettled)
     return messages->finish();
   // Whoever has something to say does so first, and ends all.
-  if (findFirst().origin != rank)
+  if (findFirst().origin != rank && messages->abortsAll())
     std::this_thread::sleep_for(std::chrono::duration<double>(graceSeconds + 1));
   messages->abort(findFirst().code);
 }

@@ -111,6 +111,7 @@ public:
   void finish() override;
   /// No launcher's word reaches the others from here: they see the connection break.
   void abort(int code) override { ::_exit(code); }
+  bool abortsAll() const override { return false; }
 
 private:
   static constexpr double mostSeconds = 300, endSeconds = 5;
