@@ -4,13 +4,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kills, stops and ends ranks at random moments of a run, and cuts links, and looks at what is left.
 
-    rank_faults.py PACKAGE.memopt --data FILE [--rounds 10] [--seed 1] [--transports shared,launched,mpi,mpi2x2,ucx,ucx2x2,cut]
+    rank_faults.py PACKAGE.memopt --data FILE [--rounds 10] [--seed 1] [--transports shared,launched,mpi,mpi2x2,ucx,ucx2x2,cut-mpi,cut-ucx]
                    [--bin BIN] [--timeout 25]
 
 PACKAGE is compiled for four ranks. A run saves after each step. Once it trains, one rank is killed (SIGKILL), stopped (SIGSTOP)
-or asked to end (SIGTERM); `cut` takes down the link of a host instead. Then the run must end within --timeout seconds, with
-the code for it and one message of memopt-run's at most; no process may be left, nor anything in the folder of the checkpoint
-but the checkpoint, from which a run must go on. Needs root and Linux; Open MPI, UCX and iproute2 for those that use them. Prints a
+or asked to end (SIGTERM); or the link of one of two hosts is taken down. Then the run must end within --timeout seconds, with the
+code for it and one message of memopt-run's at most (where a link is cut, on each side); no process of ours may be left, nor
+anything in the folder of the checkpoint but the checkpoint, from which a run must go on. (Where a link is cut Open MPI's own
+processes stay, and are not looked at.) Needs root and Linux; Open MPI, UCX and iproute2 for those that use them. Prints a
 row for each transport and fault; the exit code is 1 if a run did not end as it should.
 """
 import argparse
@@ -80,8 +81,10 @@ class Drill:
         (work / "lines").write_text("")
         command = [self.run_tool, self.arguments.package, f"--data={self.arguments.data}", f"--save={work}/checkpoint", "--save-every=1",
                    "--init=random", "--steps=1000000", "--rank-timeout=2"]
-        if transport == "cut":
+        if transport == "cut-mpi":
             start = hosts.mpirun(work / "agent.sh", RANKS // hosts.count)
+        elif transport == "cut-ucx":
+            start = hosts.torchrun(RANKS // hosts.count, 29500)
         else:
             start, options = STARTS[transport]
             command += options
@@ -113,7 +116,7 @@ class Drill:
         wanted = {"term": [5], "stop": [3]}.get(fault, [3] if transport in ("shared", "launched") else None)
         if wanted and code not in wanted or code == 0:
             raise Wrong(f"code {code}: {said}")
-        if len(said) > 1 or (wanted and len(said) != 1):
+        if len(said) > (2 if fault == "cut" else 1) or (wanted and len(said) != 1):
             raise Wrong(f"{len(said)} messages: {said}")
         done = driver.execute([self.run_tool, self.arguments.package, f"--data={self.arguments.data}", f"--load={work}/checkpoint", f"--save={work}/checkpoint",
                                f"--ranks={RANKS}", "--steps=1", "--quiet"], threads=1, timeout=60)
@@ -124,6 +127,17 @@ class Drill:
         if left:
             raise Wrong(f"left behind: {left}")
 
+    def wait(self, process, fault, work):
+        """The exit code; none where the launcher does not see that all have ended."""
+        if fault != "cut":
+            return process.wait(self.arguments.timeout)
+        begin = time.monotonic()
+        while "memopt-run" in find_processes(str(work)).values():
+            if time.monotonic() - begin > self.arguments.timeout:
+                raise subprocess.TimeoutExpired(process.args, self.arguments.timeout)
+            time.sleep(0.05)
+        return None
+
     def strike_once(self, transport, fault, hosts):
         process, work = self.begin(transport, hosts)
         try:
@@ -131,15 +145,15 @@ class Drill:
             before = time.monotonic()
             self.strike(fault, work, hosts)
             try:
-                code = process.wait(self.arguments.timeout)
+                code = self.wait(process, fault, work)
             except subprocess.TimeoutExpired:
                 states = [f"{name} {pathlib.Path(f'/proc/{process}/stat').read_text().split()[2]}"
                           for process, name in find_processes(str(work)).items()]
                 raise Wrong(f"has not ended: {states}, {(work / 'err').read_text()[-300:]}") from None
-            while (left := find_processes(str(work))) and time.monotonic() - before < self.arguments.timeout:
+            while fault != "cut" and (left := find_processes(str(work))) and time.monotonic() - before < self.arguments.timeout:
                 time.sleep(0.05)
             seconds = time.monotonic() - before
-            if left:
+            if fault != "cut" and left:
                 raise Wrong(f"processes are left: {left}")
             self.check(fault, transport, code, work)
             return seconds
@@ -158,7 +172,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--transports", default=",".join([*STARTS, "cut"]))
+    parser.add_argument("--transports", default=",".join([*STARTS, "cut-mpi", "cut-ucx"]))
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--timeout", type=float, default=25)
     arguments = parser.parse_args()
@@ -166,12 +180,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="rank-faults-") as folder:
         drill = Drill(arguments, pathlib.Path(folder))
         for transport in arguments.transports.split(","):
-            for fault in ["cut"] if transport == "cut" else SIGNALS:
+            for fault in ["cut"] if transport.startswith("cut") else SIGNALS:
                 ends = collections.defaultdict(int)
                 taken = [0.0]
                 for number in range(arguments.rounds):
                     try:
-                        if transport == "cut":
+                        if transport.startswith("cut"):
                             with Hosts(2, "1gbit") as hosts:
                                 taken.append(drill.strike_once(transport, fault, hosts))
                         else:

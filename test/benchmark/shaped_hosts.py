@@ -76,5 +76,11 @@ class Hosts:
             "plm_rsh_no_tree_spawn", 1, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca",
             "oob_tcp_if_include", "eth0", "-x", f"OMPI_MCA_btl_tcp_eager_limit={EAGER}", "-x", "OMP_NUM_THREADS=1")
 
+    def torchrun(self, places, port):
+        """How processes are started that find each other by torchrun's variables; UCX keeps to the links."""
+        return ["sh", "-c", f"for r in $(seq 0 {self.count * places - 1}); do RANK=$r WORLD_SIZE={self.count * places} LOCAL_WORLD_SIZE={places} "
+                f"MASTER_ADDR={self.address(0)} MASTER_PORT={port} UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 "
+                f"ip netns exec {self.prefix}h$((r / {places})) \"$@\" & done; wait", "sh"]
+
     def inside(self, index, *command):
         return ["ip", "netns", "exec", self.name(index), *map(str, command)]

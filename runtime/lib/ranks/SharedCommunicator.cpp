@@ -163,16 +163,23 @@ Status SharedCommunicator::wait(uint32_t before) {
   Patience patience(group.seconds);
   while (meeting.barrier.load() == before) {
     MEMOPT_RETURN_IF_ERROR(look());
-    if (patience.isOver(countSigns())) {
-      bool isOver = patience.getWaited() > group.seconds + longer;
-      forLate([&](int64_t other) { isOver |= !meeting.getPlace(other).isAway.load(); });
-      if (isOver)
-        return giveUp();
-    }
+    if (patience.isOver(countSigns()) &&
+        !(areLateAway() && patience.getWaited() < group.seconds + longer))
+      return giveUp();
     timespec moment{0, 5'000'000};
     ::syscall(SYS_futex, &meeting.barrier, FUTEX_WAIT, before, &moment, nullptr, 0);
   }
   return Status::ok();
+}
+
+/// Whether all that are late wait for ranks of other hosts.
+bool SharedCommunicator::areLateAway() const {
+  bool isAnyLate = false, isAnyHere = false;
+  forLate([&](int64_t other) {
+    isAnyLate = true;
+    isAnyHere |= !meeting.getPlace(other).isAway.load();
+  });
+  return isAnyLate && !isAnyHere;
 }
 
 Status SharedCommunicator::giveUp() {
@@ -180,6 +187,8 @@ Status SharedCommunicator::giveUp() {
   forLate([&](int64_t other) {
     late += (late.empty() ? "" : ", ") + std::to_string(around ? around->getNumber(other) : other);
   });
+  if (late.empty()) // it has said that it is there, and has not let the others on
+    late = "that came last";
   Status status =
       environmentError("waited " + std::to_string(int64_t(group.seconds)) + " s for rank " + late +
                        "; --rank-timeout=SECONDS gives it longer");

@@ -121,6 +121,7 @@ private:
   Status look() { return around ? around->look() : group.getReason(); }
   Status wait(uint32_t before);
   template <typename Use> void forLate(const Use &use) const;
+  bool areLateAway() const;
   Status giveUp();
 
   SharedRanks &group;
