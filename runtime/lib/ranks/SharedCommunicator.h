@@ -89,9 +89,13 @@ public:
   Status collect(const char *mine, int64_t bytes, char *all) override;
 
   bool isAskedToStop() const override { return meeting.isAskedToStop.load() != 0; }
-  void keepAlive() override { meeting.signs.fetch_add(1); }
+  void keepAlive() override {
+    ownSigns.fetch_add(1);
+    meeting.signs.fetch_add(1);
+  }
+  /// Those of the others: who waits while it is at work waits no longer for that.
   uint32_t countSigns() const override {
-    return around ? around->countSigns() : group.countSigns();
+    return around ? around->countSigns() : group.countSigns() - ownSigns.load();
   }
   Status getFailure() const override { return group.getReason(); }
   void leave(const Status &reason) override { group.leave(rank, reason); }
@@ -128,6 +132,7 @@ private:
   SharedRanks::Meeting &meeting;
   Surroundings *const around;
   const int spins;
+  std::atomic<uint32_t> ownSigns{0};
   int mailbox = 0; ///< the last one posted to, the same on all ranks
 };
 

@@ -164,11 +164,10 @@ TEST(TwoLevelRanksTest, AllHearWhoLeavesWhereverTheyWait) {
   std::vector<std::string> texts(4);
   runRanks(4, [&](int64_t rank) {
     auto communicator = made->joinHosts(rank);
-    Status status = communicator->barrier();
-    EXPECT_TRUE(status.isOk());
-    if (rank == 2) // rank 3 waits in memory, 0 and 1 for messages
+    Status status = communicator->barrier(); // behind which some may hear already who leaves
+    if (rank == 2)                           // rank 3 waits in memory, 0 and 1 for messages
       status = badInput("its data is damaged");
-    else
+    else if (status.isOk())
       status = communicator->barrier();
     EXPECT_EQ(status.getCode(), StatusCode::BadInput);
     texts[size_t(rank)] = made->across[size_t(rank)]->conclude(status).getMessage();
