@@ -15,8 +15,8 @@
 //              send each other messages
 //
 // Sums keep the order of all ranks, and so the bits of any other placement: the sum of a piece goes
-// from host to host, and each adds the terms of its own ranks. So a vector crosses a link once for
-// each host, however many ranks it has.
+// from host to host, and each adds the terms of its own ranks. So what a host sends does not grow
+// with its ranks.
 //
 //===----------------------------------------------------------------------===//
 
