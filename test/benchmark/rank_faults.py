@@ -176,6 +176,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--timeout", type=float, default=25)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and nothing of the drill stays behind
     rows, failures = [], []
     with tempfile.TemporaryDirectory(prefix="rank-faults-") as folder:
         drill = Drill(arguments, pathlib.Path(folder))
