@@ -58,6 +58,8 @@ launcher = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
 if launcher and os.path.exists(os.path.join(config.memopt_obj_root, "lib/libmemopt-mpi.so")):
     config.available_features.add("mpi")
     config.substitutions.append(("%mpirun", launcher))
+if os.path.exists(os.path.join(config.memopt_obj_root, "lib/libmemopt-ucx.so")):
+    config.available_features.add("ucx")
 # Pages are looked at where there is a browser that needs no screen.
 browser = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 if browser:

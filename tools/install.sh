@@ -2,7 +2,7 @@
 # Installs what memopt needs on Debian and builds it. Idempotent; says what it does.
 #   tools/install.sh [--with-cuda] [--only-tools | --standalone] [PRESET...]
 #     PRESET: release (default), develop, check (develop, built faster and rebuilt slower), asan, fuzz, tsan; readers is
-#     the part of fuzz that needs no compiler, mpi and torch are release with Open MPI or beside PyTorch, bare is what
+#     the part of fuzz that needs no compiler, mpi and torch are release with Open MPI and UCX or beside PyTorch, bare is what
 #     packages hold of it and what installs them in a bare root, and lint installs what checks the sources, but builds
 #     nothing
 #     --with-cuda: NVIDIA's assembler, device functions and cuDNN too, which --target=cuda writes packages with
@@ -30,7 +30,7 @@ for preset; do
     release | develop | check) ;;
     asan | fuzz | readers | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
-    mpi) packages+=(libopenmpi-dev openmpi-bin) ;;
+    mpi) packages+=(libopenmpi-dev openmpi-bin libucx-dev) ;;
     bare) packages+=(debootstrap dpkg-dev) ;;
     torch) pytorch=1 ;;
     *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
@@ -83,8 +83,9 @@ for preset; do
     bare) build=release targets=(standalone memopt-run memopt-cudnn memopt_runtime) ;;
     lint) targets=() ;;                                 # clang-tidy takes the commands that compile the sources
   esac
-  # The plugin is built where MPI was there when the build was configured.
-  [ "$preset" != mpi ] || [ -e build/release/lib/libmemopt-mpi.so ] || rm -f build/release/build.ninja
+  # The plugins are built where MPI and UCX were there when the build was configured.
+  [ "$preset" != mpi ] || [ -e build/release/lib/libmemopt-mpi.so -a -e build/release/lib/libmemopt-ucx.so ] ||
+    rm -f build/release/build.ninja
   if [ ! -e "build/$build/build.ninja" ]; then
     echo "== configuring preset $build"
     cmake --preset "$build" >"build/$build-configure.log" 2>&1 || { cat "build/$build-configure.log"; exit 1; }

@@ -4,87 +4,33 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Holds the steps that memopt-plan predicts for ranks on a network against those that they take.
 
-    shaped_links.py MODEL.pt2 --data FILE [--ranks 2,4] [--rates 200mbit,1gbit] [--stages 0,3] [--steps 6] [--bin BIN]
-                    [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--json FILE]
+    shaped_links.py MODEL.pt2 --data FILE [--ranks 2,4,2x2] [--rates 200mbit,1gbit] [--stages 0,3] [--steps 6] [--overlap on,off]
+                    [--bin BIN] [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--json FILE]
 
-Needs root, Linux, ip and tc (iproute2), and Open MPI. Each rank has a host of its own: a network namespace on a bridge, whose
-link tc shapes in both directions. What the network takes is measured first, by `memopt-run --describe-network`. That and the
+Needs root, Linux, ip and tc (iproute2), and Open MPI. A host is a network namespace on a bridge, whose link tc shapes in both
+directions. Each rank has a host of its own; 2x2 are two hosts of two ranks, which share memory. "In memory" is the step of as
+many ranks on one host. With --overlap on,off each step is also compiled with its collectives in turn. What it then takes longer
+than in memory is sending, and "hidden" is the share of it that is saved where collectives are in flight. What the network takes is measured first, by `memopt-run --describe-network`. That and the
 compiler's estimates of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and
 many parameters the network is most of a step, and a machine that others use says little. What computing takes follows from the
 machine's profile (`MEMOPT_MACHINE_PROFILE`, of one thread).
 """
 import argparse
+import functools
 import json
 import os
 import pathlib
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 
 import memopt_driver as driver
 from memopt_driver import Failed, execute, median, tail
+from shaped_hosts import Hosts
 
-HEAD = ["ranks", "link", "stage", "link measured, MB/s", "latency, us", "predicted s", "of it computing", "measured s", "off by %"]
-EAGER = (1 << 20) + 1024  # bytes that Open MPI sends without asking, as our plugin has it
-
-
-def call(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(f"{' '.join(command)}: {tail(done.stderr)}")
-    return done.stdout
-
-
-class Hosts:
-    """Network namespaces on a bridge. Links go some time after their hosts, so no name comes twice."""
-
-    made = 0
-
-    def __init__(self, count, rate):
-        Hosts.made += 1
-        self.prefix, self.count, self.rate = f"mo{os.getpid()}x{Hosts.made}", count, rate
-
-    def name(self, index):
-        return f"{self.prefix}h{index}"
-
-    @staticmethod
-    def address(index):
-        return f"10.78.0.{index + 1}"
-
-    def __enter__(self):
-        try:
-            self.make()
-        except Failed:
-            self.__exit__()
-            raise
-        return self
-
-    def make(self):
-        bridge = f"{self.prefix}b"
-        call("ip", "link", "add", bridge, "type", "bridge")
-        call("ip", "link", "set", bridge, "up")
-        shape = ["root", "tbf", "rate", self.rate, "burst", "128kb", "latency", "400ms"]  # nothing is dropped
-        for index in range(self.count):
-            host, end = self.name(index), f"{self.prefix}v{index}"
-            call("ip", "netns", "add", host)
-            call("ip", "link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", host)
-            call("ip", "link", "set", end, "master", bridge, "up")
-            call("ip", "-n", host, "addr", "add", f"{self.address(index)}/24", "dev", "eth0")
-            call("ip", "-n", host, "link", "set", "eth0", "up")
-            call("ip", "-n", host, "link", "set", "lo", "up")
-            call("tc", "qdisc", "add", "dev", end, *shape)
-            call("tc", "-n", host, "qdisc", "add", "dev", "eth0", *shape)
-
-    def __exit__(self, *_):
-        for index in range(self.count):
-            subprocess.run(["ip", "netns", "del", self.name(index)], capture_output=True)  # and its link
-        subprocess.run(["ip", "link", "del", f"{self.prefix}b"], capture_output=True)
-
-    def inside(self, index, *command):
-        return ["ip", "netns", "exec", self.name(index), *map(str, command)]
+HEAD = ["ranks", "link", "stage", "overlap", "link measured, MB/s", "latency, us", "predicted s", "of it computing", "measured s", "off by %", "in memory s", "hidden %"]
 
 
 class Runner:
@@ -93,10 +39,11 @@ class Runner:
         self.tools = driver.Tools.find(arguments.bin, 1)
         self.plan, self.network = self.tools.compile.with_name("memopt-plan"), folder / "network.json"
 
-    def build(self, ranks, stage):
-        package = self.folder / f"{ranks}.{stage}.memopt"
+    def build(self, ranks, stage, overlap):
+        package = self.folder / f"{ranks}.{stage}.{overlap}.memopt"
         self.tools.build(self.arguments.model, package,
-                         [*self.arguments.options.split(), f"--ranks={ranks}", f"--zero-stage={stage}", f"--network={self.network}", "--quiet"])
+                         [*self.arguments.options.split(), f"--ranks={ranks}", f"--zero-stage={stage}", f"--network={self.network}",
+                          f"--overlap-collectives={overlap}", "--quiet"])
         return package
 
     def predict(self, package, ranks):
@@ -107,16 +54,8 @@ class Runner:
             raise Failed(f"memopt-plan ends with {done.code}: {tail(done.errors)}")
         return float(found[1]), float(found[2])
 
-    def start(self, hosts, *command):
-        """Open MPI starts its daemons by what stands in the place of ssh here."""
-        agent = self.folder / "agent.sh"
-        agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec ip netns exec {hosts.prefix}h$((${{host##*.}} - 1)) sh -c "$*"\n')
-        agent.chmod(0o755)
-        places = ",".join(hosts.address(index) for index in range(hosts.count))
-        start = hosts.inside(
-            0, "mpirun", "--allow-run-as-root", "--host", places, "-n", hosts.count, "--mca", "plm_rsh_agent", agent, "--mca",
-            "plm_rsh_no_tree_spawn", 1, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca",
-            "oob_tcp_if_include", "eth0", "-x", f"OMPI_MCA_btl_tcp_eager_limit={EAGER}", "-x", "OMP_NUM_THREADS=1", *command)
+    def start(self, hosts, places, *command):
+        start = [*hosts.mpirun(self.folder / "agent.sh", places), *command]
         for _ in range(4):
             done = execute(start, timeout=self.arguments.timeout)
             if done.code != -signal.SIGKILL:
@@ -124,42 +63,61 @@ class Runner:
         if done.code:
             raise Failed(f"mpirun ends with {done.code}: {tail(done.errors)}")
 
-    def run(self, hosts, *options):
+    def run(self, hosts, places, *options):
         environment = ["env", f"MEMOPT_MPI_PLUGIN={self.arguments.plugin}"] if self.arguments.plugin else []
-        self.start(hosts, *environment, self.tools.run, *options, "--transport=mpi")
+        self.start(hosts, places, *environment, self.tools.run, *options)
 
-    def describe(self, hosts):
+    def describe(self, hosts, places):
         """The network's rate in bytes a second, and its latency in seconds."""
-        self.run(hosts, f"--describe-network={self.network}")
+        self.run(hosts, places, f"--describe-network={self.network}")
         (level,) = json.loads(self.network.read_text())["levels"]
         return level["bytes_per_second"], level["latency_seconds"]
 
-    def measure(self, hosts, package):
+    def measure(self, run, package):
+        """The median of all steps but the first, and the losses."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
-        self.run(hosts, package, f"--data={self.arguments.data}", "--init=random", "--seed=1", f"--steps={self.arguments.steps}", "--quiet",
-                 f"--report={report}")
-        return median(json.loads(report.read_text())["step_seconds"][1:])
+        run(package, f"--data={self.arguments.data}", "--init=random", "--seed=1", f"--steps={self.arguments.steps}", "--quiet",
+            f"--report={report}")
+        found = json.loads(report.read_text())
+        return median(found["step_seconds"][1:]), found["losses"]
 
-    def rows(self, ranks, rate):
-        with Hosts(ranks, rate) as hosts:
-            link, latency = self.describe(hosts)
+    def run_in_memory(self, ranks, *options):
+        done = execute(["env", "OMP_NUM_THREADS=1", self.tools.run, *options, f"--ranks={ranks}"])
+        if done.code:
+            raise Failed(f"memopt-run ends with {done.code}: {tail(done.errors)}")
+
+    def rows(self, placement, rate):
+        count, _, places = placement.partition("x")
+        count, places = int(count), int(places or 1)
+        ranks = count * places
+        with Hosts(count, rate) as hosts:
+            link, latency = self.describe(hosts, places)
             for stage in map(int, self.arguments.stages.split(",")):
-                package = self.build(ranks, stage)
-                predicted, computing = self.predict(package, ranks)
-                measured = self.measure(hosts, package)
-                yield [str(ranks), rate, str(stage), f"{link / 1e6:.1f}", f"{latency * 1e6:.0f}", f"{predicted:.3f}", f"{computing:.3f}",
-                       f"{measured:.3f}", f"{100 * (predicted / measured - 1):+.1f}"]
+                in_memory = in_turn = None
+                for overlap in sorted(self.arguments.overlap.split(",")):  # off comes first
+                    package = self.build(ranks, stage, overlap)
+                    predicted, computing = self.predict(package, ranks)
+                    if in_memory is None:
+                        in_memory, losses = self.measure(functools.partial(self.run_in_memory, ranks), package)
+                    measured, found = self.measure(functools.partial(self.run, hosts, places), package)
+                    if found != losses:
+                        raise Failed(f"stage {stage}: losses {found} are not those in memory, {losses}")
+                    in_turn = measured if overlap == "off" else in_turn
+                    hidden = "" if overlap == "off" or in_turn is None else f"{100 * (in_turn - measured) / (in_turn - in_memory):.0f}"
+                    yield [placement, rate, str(stage), overlap, f"{link / 1e6:.1f}", f"{latency * 1e6:.0f}", f"{predicted:.3f}",
+                           f"{computing:.3f}", f"{measured:.3f}", f"{100 * (predicted / measured - 1):+.1f}", f"{in_memory:.3f}", hidden]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=pathlib.Path, nargs="?")
     parser.add_argument("--data", type=pathlib.Path)
-    parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--ranks", default="2,4", help="hosts, or hosts x ranks of each")
     parser.add_argument("--rates", default="200mbit,1gbit", help="as tc writes them")
     parser.add_argument("--stages", default="0,3")
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--overlap", default="on")
     parser.add_argument("--options", default="--optimizer=adamw")
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--plugin", type=pathlib.Path, help="default: what memopt-run finds by itself")
@@ -172,7 +130,7 @@ def main():
     rows, failures = [], []
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(arguments, pathlib.Path(folder))
-        for ranks in map(int, arguments.ranks.split(",")):
+        for ranks in arguments.ranks.split(","):
             for rate in arguments.rates.split(","):
                 try:
                     for row in runner.rows(ranks, rate):

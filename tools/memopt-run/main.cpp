@@ -332,7 +332,8 @@ static Status run(const RunOptions &options, RankMeeting *meeting) {
 static Status runMessageRank(const RunOptions &options, const RankTask &task, MessageRank &self) {
   MEMOPT_RETURN_IF_ERROR(self.compare(options, task));
   if (!options.network.empty()) {
-    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice("cpu"));
+    MEMOPT_RETURN_IF_ERROR(self.shareMemory(options, getNetworkArenaBytes()));
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, self.openOwnDevice(options));
     return measureNetwork(self.getCommunicator(), *device, options.network);
   }
   std::optional<CheckpointFolder> target;
@@ -342,12 +343,19 @@ static Status runMessageRank(const RunOptions &options, const RankTask &task, Me
     MEMOPT_RETURN_IF_ERROR(prepareRun(options, keepWaiting, target, package, evaluation));
   MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared, self.share(describePrepared(package, evaluation)));
   LoadedRun loaded{package.loaded, evaluation.loaded, package.seconds};
+  if (!needsCompilation(options.model)) {
+    // Nobody runs code from a place that another host names.
+    prepared.package.path = options.model;
+    prepared.evaluation.path = options.evalPackage;
+  }
   if (!self.isFirst()) {
     MEMOPT_ASSIGN_OR_RETURN(loaded, loadPrepared(prepared, self.getCommunicator().getRank()));
   }
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded.package->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded.package->getManifest()));
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, openDevice(options.device));
+  MEMOPT_RETURN_IF_ERROR(
+      self.shareMemory(options, loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE]));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, self.openOwnDevice(options));
   RankWork work = getRankWork(options, loaded, target ? &*target : nullptr);
   return work(self.getCommunicator(), *device);
 }

@@ -118,6 +118,7 @@ def WriteOutRankSumsPass : Pass<"memopt-write-out-rank-sums", "::mlir::func::Fun
     Works for devices, where only kernels add. `all_reduce` and `reduce_scatter` become an exchange of terms, and
     additions from zero in the order of the ranks; for `all_reduce` a gather follows. The terms are a value of the graph,
     and their memory is planned like any other. Small tensors are gathered whole, and every rank adds all terms.
+    The terms of more than 8 ranks are added in a loop, so the program does not grow with the ranks.
   }];
   let options = [
     Option<"library", "library", "bool", "false", "Leave sums to the device's library where it can compute them">

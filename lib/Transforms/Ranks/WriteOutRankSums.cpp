@@ -16,6 +16,9 @@
 //   all_reduce x, small ->  %terms = all_gather x          [N n]
 //                           0 + %terms[0, n) + %terms[n, 2 n) + ...
 //
+// The terms of many ranks are added in a loop, a few in each iteration, so that the program does not
+// grow with the ranks: the order is the same.
+//
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Dialect/Memopt.h"
@@ -38,6 +41,8 @@ using namespace mlir::memopt;
 
 /// One message is faster than two up to here.
 static constexpr int64_t kOneMessageBytes = 4096;
+/// Terms that one kernel adds.
+static constexpr int64_t kMostTerms = 8;
 /// Elements of a shard are a multiple of it, so that shards begin where vectors do.
 static constexpr int64_t kShardUnit = 16;
 
@@ -83,12 +88,29 @@ private:
   Value addTerms(Value terms) {
     int64_t size = cast<RankedTensorType>(terms.getType()).getNumElements() / ranks;
     Value sum = createSplat(b, b.getLoc(), vector(size), 0);
-    for (int64_t rank = 0; rank < ranks; ++rank) {
+    if (ranks <= kMostTerms)
+      return addTerms(b, sum, terms, ranks);
+    int64_t together = kMostTerms;
+    while (ranks % together != 0)
+      --together;
+    int64_t count = ranks / together;
+    Value groups = reshape(terms, type.clone({count, together * size}));
+    auto scan = ScanOp::create(b, ValueRange(), groups, {0}, sum, count, /*reverse=*/false);
+    auto inside = ImplicitLocOpBuilder::atBlockEnd(b.getLoc(), &scan.getBody().front());
+    YieldOp::create(inside, addTerms(inside, scan.getCarriedArguments().front(),
+                                     scan.getSliceArguments().front(), together));
+    return note(ScanOp::finish(b, scan));
+  }
+
+  /// The first `count` terms added to a sum, one after the other.
+  Value addTerms(ImplicitLocOpBuilder &at, Value sum, Value terms, int64_t count) {
+    int64_t size = cast<RankedTensorType>(sum.getType()).getNumElements();
+    for (int64_t number = 0; number < count; ++number) {
       Value term = note(tensor::ExtractSliceOp::create(
-          b, vector(size), terms, ValueRange(), ValueRange(), ValueRange(),
-          ArrayRef<int64_t>{rank * size}, ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1}));
-      sum = isa<FloatType>(type.getElementType()) ? note(arith::AddFOp::create(b, sum, term))
-                                                  : note(arith::AddIOp::create(b, sum, term));
+          at, vector(size), terms, ValueRange(), ValueRange(), ValueRange(),
+          ArrayRef<int64_t>{number * size}, ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1}));
+      sum = isa<FloatType>(type.getElementType()) ? note(arith::AddFOp::create(at, sum, term))
+                                                  : note(arith::AddIOp::create(at, sum, term));
     }
     return sum;
   }

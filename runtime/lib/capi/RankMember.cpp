@@ -21,7 +21,7 @@ StatusOr<std::optional<LaunchedRank>> memopt::findOwnRank() {
                           findLaunchedRank([](const char *name) { return std::getenv(name); }));
   if (self && !self->spread.empty())
     return environmentError(self->spread + ", and ranks of this interface share the memory of one; "
-                                           "memopt-run meets others over MPI");
+                                           "memopt-run meets others over MPI or UCX");
   return self;
 }
 

@@ -140,17 +140,12 @@ static StatusOr<std::string> findSpread(const EnvironmentReader &read, const Lau
                     " say that this process is one of " + std::to_string(ranks) + ", and " +
                     spec.here + " is not set, which says how many of them are on this host: set " +
                     spec.here +
-                    ", give --transport=shared where all are on this host, start them "
-                    "with mpirun or srun where they are not, or give --launcher=none where this "
-                    "run is no rank");
+                    ", give --transport=shared where all are on this host, or give "
+                    "--launcher=none where this run is no rank");
   if (!here || std::atoll(here) == ranks)
     return std::string();
-  std::string spread = std::string(spec.launcher) + " started " + std::to_string(ranks) +
-                       " processes on several hosts (" + spec.here + " is " + quote(here) + ")";
-  if (!spec.startsMpi)
-    return environmentError(spread + ", where ranks reach each other over MPI alone: start them "
-                                     "with mpirun or srun");
-  return spread;
+  return std::string(spec.launcher) + " started " + std::to_string(ranks) +
+         " processes on several hosts (" + spec.here + " is " + quote(here) + ")";
 }
 
 StatusOr<std::optional<LaunchedRank>> memopt::findLaunchedRank(const EnvironmentReader &read,

@@ -14,25 +14,51 @@
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/ranks/MessageRanks.h"
+#include <cstdlib>
 #include <dlfcn.h>
 
 using namespace memopt;
 
-static std::string findPlugin() {
-  std::string tools = getFolder(getRealPath("/proc/self/exe"));
-  std::string beside = tools + "/libmemopt-mpi.so";
-  return fileExists(beside) ? beside : getFolder(tools) + "/lib/libmemopt-mpi.so";
+namespace {
+struct PluginSpec {
+  const char *name, *file, *variable;
+};
+} // namespace
+
+static PluginSpec getSpec(Transport transport) {
+  if (transport == Transport::Mpi)
+    return {"MPI", "libmemopt-mpi.so", "MEMOPT_MPI_PLUGIN"};
+  return {"UCX", "libmemopt-ucx.so", "MEMOPT_UCX_PLUGIN"};
 }
 
-StatusOr<std::unique_ptr<Messages>> memopt::openMessages(const std::string &plugin) {
-  std::string path = plugin.empty() ? findPlugin() : plugin;
+static std::string findPlugin(const PluginSpec &spec) {
+  if (const char *given = std::getenv(spec.variable); given && *given)
+    return given;
+  std::string tools = getFolder(getRealPath("/proc/self/exe"));
+  std::string beside = tools + "/" + spec.file;
+  return fileExists(beside) ? beside : getFolder(tools) + "/lib/" + spec.file;
+}
+
+/// UCX looks at these when it is loaded: what fails we say, and faults are ours. What the user has
+/// said stays.
+static void keepQuiet() {
+  ::setenv("UCX_LOG_LEVEL", "fatal", /*overwrite=*/0);
+  ::setenv("UCX_HANDLE_ERRORS", "none", /*overwrite=*/0);
+  ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", /*overwrite=*/0);
+}
+
+StatusOr<std::unique_ptr<Messages>> memopt::openMessages(Transport transport) {
+  PluginSpec spec = getSpec(transport);
+  std::string path = findPlugin(spec);
+  if (transport == Transport::Ucx)
+    keepQuiet();
   void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library) {
     const char *reason = ::dlerror();
-    return environmentError("ranks over MPI need a library that is built against it (" +
-                            std::string(reason ? reason : "no reason given") +
-                            "); build memopt where MPI is installed, or name the library by the "
-                            "environment variable MEMOPT_MPI_PLUGIN");
+    return environmentError(
+        "ranks over " + std::string(spec.name) + " need a library that is built against it (" +
+        (reason ? reason : "no reason given") + "); build memopt where " + spec.name +
+        " is installed, or name the library by the " + "environment variable " + spec.variable);
   }
   auto open = reinterpret_cast<MessagesFactory>(::dlsym(library, messagesFactory));
   if (!open)

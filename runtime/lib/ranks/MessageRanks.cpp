@@ -29,13 +29,13 @@ using namespace memopt;
 using Channel = Messages::Channel;
 
 /// Of all ranks together; a rank's part is no less than what goes without staging in one message.
-static constexpr int64_t stagingBytes = 8 << 20, mostChunkBytes = 1 << 20;
+static constexpr int64_t stagingBytes = 8 << 20;
 /// How long others may take to say goodbye.
 static constexpr double graceSeconds = 5;
 
 static int64_t getChunkBytes(int64_t ranks) {
   int64_t share = stagingBytes / ranks / 64 * 64;
-  return std::clamp(share, Communicator::mostExchangedBytes, mostChunkBytes);
+  return std::clamp(share, Communicator::mostExchangedBytes, MessageCommunicator::mostMessageBytes);
 }
 
 MessageCommunicator::MessageCommunicator(std::unique_ptr<Messages> transport, double seconds)
@@ -71,9 +71,7 @@ Status MessageCommunicator::listenTo(int64_t other) {
 /// Sends and receives what the functions say for each other rank.
 template <typename Outgoing, typename Incoming>
 Status MessageCommunicator::trade(const Outgoing &outgoing, const Incoming &incoming) {
-  hearGoodbyes();
-  if (hasLeft)
-    return getReason();
+  MEMOPT_RETURN_IF_ERROR(look());
   Status status = post(outgoing, incoming);
   return status.isOk() ? wait() : fail(std::move(status));
 }
@@ -84,19 +82,47 @@ Status MessageCommunicator::post(const Outgoing &outgoing, const Incoming &incom
   std::lock_guard<std::mutex> mine(turn);
   for (int64_t i = 1; i < ranks; ++i) {
     int64_t other = (rank + ranks - i) % ranks;
-    if (Part<char *> part = incoming(other); part.count >= 0) {
-      MEMOPT_RETURN_IF_ERROR(messages->receive(Channel::Data, other, part.bytes, part.count));
-      isReceiving[size_t(other)] = true;
-    }
+    if (Part<char *> part = incoming(other); part.count >= 0)
+      MEMOPT_RETURN_IF_ERROR(receive(other, part.bytes, part.count));
   }
   for (int64_t i = 1; i < ranks; ++i) {
     int64_t other = (rank + i) % ranks;
-    if (Part<const char *> part = outgoing(other); part.count >= 0) {
-      MEMOPT_RETURN_IF_ERROR(messages->send(Channel::Data, other, part.bytes, part.count));
-      isSending[size_t(other)] = true;
-    }
+    if (Part<const char *> part = outgoing(other); part.count >= 0)
+      MEMOPT_RETURN_IF_ERROR(send(other, part.bytes, part.count));
   }
   return Status::ok();
+}
+
+Status MessageCommunicator::receive(int64_t from, char *to, int64_t count) {
+  MEMOPT_RETURN_IF_ERROR(messages->receive(Channel::Data, from, to, count));
+  isReceiving[size_t(from)] = true;
+  return Status::ok();
+}
+
+Status MessageCommunicator::send(int64_t to, const char *from, int64_t count) {
+  MEMOPT_RETURN_IF_ERROR(messages->send(Channel::Data, to, from, count));
+  isSending[size_t(to)] = true;
+  return Status::ok();
+}
+
+Status MessageCommunicator::look() {
+  hearGoodbyes();
+  return getFailure();
+}
+
+Status MessageCommunicator::begin(const std::vector<Sent> &sent,
+                                  const std::vector<Received> &received) {
+  MEMOPT_RETURN_IF_ERROR(look());
+  auto post = [&]() -> Status {
+    std::lock_guard<std::mutex> mine(turn);
+    for (const Received &message : received)
+      MEMOPT_RETURN_IF_ERROR(receive(message.other, message.bytes, message.count));
+    for (const Sent &message : sent)
+      MEMOPT_RETURN_IF_ERROR(send(message.other, message.bytes, message.count));
+    return Status::ok();
+  };
+  Status status = post();
+  return status.isOk() ? std::move(status) : fail(std::move(status));
 }
 
 /// Whether all that was posted is done.
@@ -126,7 +152,7 @@ static void rest(double waited) {
 }
 
 Status MessageCommunicator::wait() {
-  for (Patience patience(seconds);;) {
+  for (Patience patience(seconds + extraSeconds);;) {
     StatusOr<bool> done = advance();
     if (!done.isOk())
       return fail(done.takeStatus());
@@ -196,10 +222,10 @@ Status MessageCommunicator::reducePieces(DType type, const char *from, int64_t c
 /// line behind the other direction's data.
 Status MessageCommunicator::gatherPieces(const char *mine, int64_t pieceBytes, char *to,
                                          int64_t bytes) {
-  for (int64_t offset = 0; offset < pieceBytes; offset += mostChunkBytes) {
+  for (int64_t offset = 0; offset < pieceBytes; offset += mostMessageBytes) {
     auto getBegin = [&](int64_t owner) { return std::min(bytes, owner * pieceBytes + offset); };
     auto getCount = [&](int64_t owner) {
-      int64_t end = owner * pieceBytes + std::min(pieceBytes, offset + mostChunkBytes);
+      int64_t end = owner * pieceBytes + std::min(pieceBytes, offset + mostMessageBytes);
       int64_t count = std::min(bytes, end) - getBegin(owner);
       return count > 0 ? count : -1;
     };
@@ -248,13 +274,13 @@ Status MessageCommunicator::allGather(const char *from, int64_t shardBytes, char
   return gatherPieces(from, shardBytes, to, bytes);
 }
 
-int64_t MessageCommunicator::getPieceBytes() const { return mostChunkBytes; }
+int64_t MessageCommunicator::getPieceBytes() const { return mostMessageBytes; }
 
 Status MessageCommunicator::barrier() { return exchange(nullptr, 0, nullptr); }
 
 Status MessageCommunicator::exchange(const void *mine, int64_t bytes, void *all) {
-  if (bytes < 0 || bytes > mostChunkBytes)
-    return badInput("ranks exchange at most " + std::to_string(mostChunkBytes) + " bytes, not " +
+  if (bytes < 0 || bytes > mostMessageBytes)
+    return badInput("ranks exchange at most " + std::to_string(mostMessageBytes) + " bytes, not " +
                     std::to_string(bytes));
   auto *to = static_cast<char *>(all);
   if (bytes)
@@ -420,7 +446,7 @@ void MessageCommunicator::end() {
   if (!hasLeft || isSettled)
     return messages->finish();
   // Whoever has something to say does so first, and ends all.
-  if (findFirst().origin != rank)
+  if (findFirst().origin != rank && messages->abortsAll())
     std::this_thread::sleep_for(std::chrono::duration<double>(graceSeconds + 1));
   messages->abort(findFirst().code);
 }

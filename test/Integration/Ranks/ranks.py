@@ -64,13 +64,14 @@ def check_bits(inputs, work):
              ("codes shared out", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--optim-bits=8", "--zero-stage=2"]),
              ("parameters shared out", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=adamw", "--zero-stage=3"]),
              ("statistics of many ranks", "resnet18/model.pt2", resnet, 2, 10, ["--optimizer=sgd", "--momentum=0.9"]),
+             ("sums of many ranks", "mlp/model.pt2", mlp, 2, 12, ["--optimizer=sgd", "--momentum=0.9", "--zero-stage=1"]),
              ("averages", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--ema-decay=0.9", "--zero-stage=3"]),
              ("units of gradients", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=adamw", "--zero-stage=2"]),
              ("under a budget", "resnet18/model.pt2", resnet, 4, 3, ["--optimizer=adamw", "--zero-stage=3", "--device-memory=1500000"]),
              ("padding is never seen", "dropout.mlir", draws, 8, 3, ["--optimizer=adamw", "--eps=0", "--zero-stage=3"]),
              ("random", "mlp/model.pt2", mlp, 8, 3, ["--optimizer=adamw", "--zero-stage=3", "--init=random", "--optim-bits=8"])]
     if len(sys.argv) > 2:
-        cases = [case for case in cases if case[0] in ("mlp", "clip", "dropout", "padding is never seen")]
+        cases = [case for case in cases if case[0] in ("mlp", "clip", "dropout", "sums of many ranks", "padding is never seen")]
     for name, model, data, batch, ranks, options in cases:
         data, options = rebatch(data, batch), [*options, "--steps=3", f"--batch={batch}"]
         alone = [option for option in options if not option.startswith(("--zero-stage", "--device-memory"))]

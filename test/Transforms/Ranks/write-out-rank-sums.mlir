@@ -41,4 +41,33 @@ module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132>} {
     %b = memopt.collective <reduce_scatter> %y over 3 : tensor<3x16xf32> -> tensor<16xf32>
     return %a, %b : tensor<16xf32>, tensor<16xf32>
   }
+
+  // The terms of 64 ranks: eight in each of eight iterations, from zero and in the order of the ranks.
+  // CHECK-LABEL: func.func @many
+  // CHECK: %[[TERMS:.*]] = memopt.collective <all_to_all> %arg0 over 64 : tensor<64x32xf32> -> tensor<2048xf32>
+  // CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : tensor<32xf32>
+  // CHECK: %[[GROUPS:.*]] = tensor.expand_shape %[[TERMS]] {{.*}} into tensor<8x256xf32>
+  // CHECK: memopt.scan count(8) slices(%[[GROUP:.*]] = %[[GROUPS]] : tensor<256xf32> of tensor<8x256xf32>) carried(%[[SUM:.*]] = %[[ZERO]] : tensor<32xf32>)
+  // CHECK-NEXT: %[[FIRST:.*]] = tensor.extract_slice %[[GROUP]][0] [32] [1]
+  // CHECK-NEXT: %[[ONE:.*]] = arith.addf %[[SUM]], %[[FIRST]]
+  // CHECK-NEXT: %[[SECOND:.*]] = tensor.extract_slice %[[GROUP]][32] [32] [1]
+  // CHECK-NEXT: arith.addf %[[ONE]], %[[SECOND]]
+  // CHECK-COUNT-6: arith.addf
+  // CHECK-NEXT: memopt.yield
+  // CHECK-NOT: arith.addf
+  // CHECK: memopt.collective <all_gather>
+  func.func @many(%x: tensor<64x32xf32>) -> tensor<64x32xf32> {
+    %sum = memopt.collective <all_reduce> %x over 64 : tensor<64x32xf32> -> tensor<64x32xf32>
+    return %sum : tensor<64x32xf32>
+  }
+
+  // As many in an iteration as divide the ranks.
+  // CHECK-LABEL: func.func @divided
+  // CHECK: memopt.scan count(4) slices(%{{.*}} : tensor<7xi64> of tensor<4x7xi64>)
+  // CHECK-COUNT-7: arith.addi
+  // CHECK-NEXT: memopt.yield
+  func.func @divided(%x: tensor<i64>) -> tensor<i64> {
+    %sum = memopt.collective <all_reduce> %x over 28 : tensor<i64> -> tensor<i64>
+    return %sum : tensor<i64>
+  }
 }

@@ -214,8 +214,8 @@ static Status setRanks(RunOptions &options, const std::string &text) {
 }
 
 static Status setTransport(RunOptions &options, const std::string &text) {
-  if (text != "auto" && text != "shared" && text != "mpi")
-    return badInput("expected 'auto', 'shared' or 'mpi', found " + quote(text));
+  if (text != "auto" && text != "shared" && text != "mpi" && text != "ucx")
+    return badInput("expected 'auto', 'shared', 'mpi' or 'ucx', found " + quote(text));
   options.transport = text;
   return Status::ok();
 }
@@ -402,8 +402,9 @@ static const std::vector<OptionGroup> &getGroups() {
         {"--launcher", "auto|none",
          "none: ignore the variables of torchrun, mpirun and srun (default auto)",
          setChoice(&RunOptions::isLauncherHeard, "auto", "none")},
-        {"--transport", "auto|shared|mpi",
-         "how ranks communicate: by shared memory, or over MPI (default: shared on one host)",
+        {"--transport", "auto|shared|mpi|ucx",
+         "how ranks communicate: by shared memory, or all over MPI or UCX (default auto: shared "
+         "on one host, messages between hosts)",
          setTransport}}},
       {"Output",
        {{"--report", "FILE", "losses, seconds and bytes, as JSON", setText(&RunOptions::report)},

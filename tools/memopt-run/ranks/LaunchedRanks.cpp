@@ -31,11 +31,21 @@ static std::string describeData(const std::vector<std::string> &sources, Describ
   return text;
 }
 
+/// A package by all of its files: each rank runs the code of its own.
+static std::string describeModel(const std::string &model, Describe describe) {
+  if (needsCompilation(model))
+    return describe(model);
+  std::string text;
+  StatusOr<std::vector<std::string>> names = listFolder(model);
+  for (const std::string &name : names.isOk() ? *names : std::vector<std::string>())
+    text += name + " " + describe(model + "/" + name) + " ";
+  return text;
+}
+
 RankTask memopt::describeTask(const RunOptions &options, const std::vector<std::string> &arguments,
                               Describe describe) {
-  bool isPackage = !needsCompilation(options.model);
   return {arguments,
-          {{"the model", describe(options.model + (isPackage ? "/manifest.json" : ""))},
+          {{"the model", describeModel(options.model, describe)},
            {"--data", describeData(options.data, describe)},
            {"--eval-data", describeData(options.evalData, describe)},
            {"--load", describe(options.load)},
@@ -81,10 +91,14 @@ StatusOr<bool> memopt::usesMessages(const RunOptions &options,
   if (options.transport == "mpi" && !(self && self->startsMpi))
     return badInput("--transport=mpi is for ranks that mpirun or srun started, and " +
                     (self ? self->launcher + " started these" : std::string("there are none")));
+  if (options.transport == "ucx" && !(self && !self->startsMpi))
+    return badInput("--transport=ucx is for ranks that torchrun started, and " +
+                    (self ? self->launcher + " started these: leave it out, they have an MPI"
+                          : std::string("there are none")));
   bool isSpread = self && !self->spread.empty();
   if (options.transport == "shared" && isSpread)
     return environmentError(self->spread + ", which share no memory: leave out --transport=shared");
-  return options.transport == "mpi" || isSpread;
+  return options.transport == "mpi" || options.transport == "ucx" || isSpread;
 }
 
 //===----------------------------------------------------------------------===//

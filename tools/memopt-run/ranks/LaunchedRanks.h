@@ -19,7 +19,7 @@ namespace memopt {
 /// ranks. Nothing where this process is alone.
 StatusOr<std::optional<LaunchedRank>> findRank(RunOptions &options);
 
-/// Whether a rank reaches the others over MPI (MessageRank.h), and not by shared memory.
+/// Whether a rank reaches others by messages (MessageRank.h), and not all by shared memory.
 StatusOr<bool> usesMessages(const RunOptions &options, const std::optional<LaunchedRank> &self);
 
 /// What a rank was asked to do. `describe` says what tells one file from another.

@@ -1,4 +1,4 @@
-//===- MessageRank.cpp - one rank over MPI --------------------------------===//
+//===- MessageRank.cpp - one rank over messages ---------------------------===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -7,7 +7,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-run/ranks/MessageRank.h"
+#include "memopt-run/options/OptionRules.h"
+#include "memopt-run/ranks/Neighbours.h"
+#include "memopt-run/run/Report.h"
 #include "memopt-runtime/base/Json.h"
+#include "memopt-runtime/device/RankDevice.h"
+#include "memopt-runtime/devices/OpenDevice.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -17,8 +22,8 @@ using namespace memopt;
 
 StatusOr<std::unique_ptr<MessageRank>> MessageRank::join(const RunOptions &options,
                                                          const LaunchedRank &self) {
-  const char *plugin = std::getenv("MEMOPT_MPI_PLUGIN");
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Messages> messages, openMessages(plugin ? plugin : ""));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Messages> messages,
+                          openMessages(self.startsMpi ? Transport::Mpi : Transport::Ucx));
   if (messages->getRank() != self.rank || messages->getRanks() != self.ranks) {
     Status status = environmentError(
         self.launcher + " started this process as rank " + std::to_string(self.rank) + " of " +
@@ -117,6 +122,35 @@ StatusOr<PreparedRun> MessageRank::share(const PreparedRun &mine) {
     if (!told.empty())
       return PreparedRun::read(told);
   }
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Communicator &MessageRank::getCommunicator() {
+  return twoLevels ? static_cast<Communicator &>(*twoLevels) : *communicator;
+}
+
+Status MessageRank::shareMemory(const RunOptions &options, int64_t arenaBytes) {
+  if (options.transport != "auto")
+    return Status::ok();
+  MEMOPT_ASSIGN_OR_RETURN(Neighbours found,
+                          memopt::shareMemory(*communicator, self, arenaBytes,
+                                              options.isMemoryChecked, options.rankTimeout));
+  if (isFirst() && !found.refusal.empty() && !options.isQuiet)
+    notice("note: ranks of one host send each other messages: " + found.refusal);
+  if (!found.group)
+    return Status::ok();
+  neighbours = std::move(found.group);
+  twoLevels = std::make_unique<TwoLevelCommunicator>(*communicator, *neighbours);
+  return twoLevels->warmUp();
+}
+
+StatusOr<std::unique_ptr<Device>> MessageRank::openOwnDevice(const RunOptions &options) const {
+  if (neighbours)
+    return openRankDevice(*neighbours, self.rank % neighbours->getRanks());
+  return openDevice(options.device);
 }
 
 //===----------------------------------------------------------------------===//

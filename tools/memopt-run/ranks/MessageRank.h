@@ -1,4 +1,4 @@
-//===- MessageRank.h - one rank over MPI ------------------------*- C++ -*-===//
+//===- MessageRank.h - one rank over messages -------------------*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,9 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where processes share no memory, or were asked not to use it, each of those that mpirun or srun
-// started is a rank itself: it forks nothing, for an MPI does not live through that. They compare
-// what they were asked to do, the first prepares the run, and all begin.
+// Where processes are on several hosts, or were asked to send messages, each of those that a
+// launcher started is a rank itself: it forks nothing, for an MPI does not live through that. They
+// compare what they were asked to do, the first prepares the run, those of one host share memory,
+// and all begin.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,19 +17,21 @@
 #define MEMOPT_RUN_MESSAGERANK_H
 
 #include "memopt-run/ranks/LaunchedRanks.h"
-#include "memopt-runtime/ranks/MessageRanks.h"
+#include "memopt-runtime/device/Device.h"
+#include "memopt-runtime/ranks/TwoLevelRanks.h"
 #include <chrono>
 
 namespace memopt {
 
 class MessageRank {
 public:
-  /// Loads the plugin, the one that MEMOPT_MPI_PLUGIN names or memopt's own, and finds the others.
+  /// Loads the plugin, of MPI or, where no launcher of an MPI started the ranks, of UCX, and finds
+  /// the others.
   static StatusOr<std::unique_ptr<MessageRank>> join(const RunOptions &options,
                                                      const LaunchedRank &self);
 
   bool isFirst() const { return self.rank == 0; }
-  Communicator &getCommunicator() { return *communicator; }
+  Communicator &getCommunicator();
 
   /// Refuses tasks that differ, and models that one host alone would have compiled.
   Status compare(const RunOptions &options, const RankTask &task);
@@ -36,6 +39,12 @@ public:
   void keepWaiting();
   /// The first says what it prepared, and all know it.
   StatusOr<PreparedRun> share(const PreparedRun &mine);
+
+  /// Makes memory that ranks of one host share, unless all were asked to send messages. From then
+  /// on the communicator uses it.
+  Status shareMemory(const RunOptions &options, int64_t arenaBytes);
+  /// This rank's device, whose memory may be shared.
+  StatusOr<std::unique_ptr<Device>> openOwnDevice(const RunOptions &options) const;
 
   /// The end of this rank's run, as `status` says. `say` tells the user what is to be told here,
   /// before the process may be ended. The result has no text.
@@ -50,6 +59,8 @@ private:
 
   const LaunchedRank self;
   std::unique_ptr<MessageCommunicator> communicator;
+  std::unique_ptr<SharedRanks> neighbours;         ///< null: all send messages
+  std::unique_ptr<TwoLevelCommunicator> twoLevels; ///< over both
   std::chrono::steady_clock::time_point lastWord{};
 };
 

@@ -212,8 +212,7 @@ Status memopt::runOneRank(const RunOptions &options, SharedRanks &group, RankMee
   return reason.isOk() || group.claimReason() ? std::move(reason) : Status(reason.getCode(), "");
 }
 
-/// A number for this machine since it was started.
-static uint64_t identifyMachine() {
+uint64_t memopt::identifyMachine() {
   std::string name;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
   return hashName(name);

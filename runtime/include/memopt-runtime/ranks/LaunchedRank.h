@@ -36,8 +36,7 @@ using EnvironmentReader = std::function<const char *(const char *)>;
 
 /// Nothing when this process is the only one that was started. A number that is none is a BadInput,
 /// and so is a launcher that does not say how many of its processes are on this host, unless the
-/// user says `isOneHost`; processes on several hosts that are none of MPI's are an Environment
-/// error.
+/// user says `isOneHost`.
 StatusOr<std::optional<LaunchedRank>> findLaunchedRank(const EnvironmentReader &read,
                                                        bool isOneHost = false);
 

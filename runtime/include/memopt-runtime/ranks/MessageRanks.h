@@ -30,6 +30,9 @@ namespace memopt {
 
 class MessageCommunicator final : public Communicator {
 public:
+  /// Of what takes more than one: longer ones wait for an answer in an MPI.
+  static constexpr int64_t mostMessageBytes = 1 << 20;
+
   /// `seconds` is how long this rank waits for the others.
   static StatusOr<std::unique_ptr<MessageCommunicator>> create(std::unique_ptr<Messages> messages,
                                                                double seconds);
@@ -50,6 +53,25 @@ public:
   uint32_t countSigns() const override { return signs; }
   Status getFailure() const override { return hasLeft ? getReason() : Status::ok(); }
   void leave(const Status &reason) override;
+
+  /// A message to another rank, or room for one of it.
+  template <typename Pointer> struct Message {
+    int64_t other;
+    Pointer bytes;
+    int64_t count;
+  };
+  using Sent = Message<const char *>;
+  using Received = Message<char *>;
+  /// Begins to send and to receive, one message to and from each rank at most; the ranks that are
+  /// named do the same at the other end. Nothing else begins before finish().
+  Status begin(const std::vector<Sent> &sent, const std::vector<Received> &received);
+  /// Returns when that is done, and the buffers are free.
+  Status finish() { return wait(); }
+  /// Hears what ranks that leave say, while this one waits for something else. Fails as getFailure.
+  Status look();
+  /// Has waits for messages last longer than the limit: where others wait for the same rank
+  /// elsewhere, they know better who it is.
+  void waitLonger(double seconds) { extraSeconds = seconds; }
 
   /// What this rank and the others end with, all of which call it last with what became of their
   /// work; returns within seconds once the limit of waits is over. One rank gets the text of a
@@ -83,6 +105,8 @@ private:
   Status trade(const Outgoing &outgoing, const Incoming &incoming);
   template <typename Outgoing, typename Incoming>
   Status post(const Outgoing &outgoing, const Incoming &incoming);
+  Status receive(int64_t from, char *to, int64_t count);
+  Status send(int64_t to, const char *from, int64_t count);
   Status wait();
   StatusOr<bool> advance();
   Status giveUp();
@@ -109,6 +133,7 @@ private:
   std::mutex turn;
   const std::unique_ptr<Messages> messages;
   const double seconds;
+  double extraSeconds = 0;
   const int64_t chunkBytes; ///< of a vector that is summed, from each rank at once
   std::vector<char> staging;
   std::vector<char> isReceiving, isSending; ///< by rank: data in progress
@@ -124,9 +149,12 @@ private:
   bool isSettled = false;              ///< and ended well
 };
 
-/// Loads a plugin: the file, or without one libmemopt-mpi.so in the folder of the tools or in lib
-/// beside it. What cannot be loaded is an Environment error.
-StatusOr<std::unique_ptr<Messages>> openMessages(const std::string &plugin);
+/// What carries messages; each has a plugin.
+enum class Transport { Mpi, Ucx };
+
+/// Loads a plugin: the file that MEMOPT_MPI_PLUGIN (MEMOPT_UCX_PLUGIN) names, or libmemopt-mpi.so in
+/// the folder of the tools or in lib beside it. What cannot be loaded is an Environment error.
+StatusOr<std::unique_ptr<Messages>> openMessages(Transport transport);
 
 } // namespace memopt
 

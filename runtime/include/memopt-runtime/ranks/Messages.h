@@ -52,6 +52,8 @@ public:
   virtual void finish() = 0;
   /// Ends the processes of all ranks, this one too, with an exit code.
   virtual void abort(int code) = 0;
+  /// Whether it does; otherwise this process alone, and the others see that.
+  virtual bool abortsAll() const { return true; }
 
 protected:
   Messages(int64_t rank, int64_t ranks) : rank(rank), ranks(ranks) {}
@@ -60,7 +62,7 @@ protected:
 };
 
 /// Counts changes of the class above: a plugin of another version is refused.
-constexpr int64_t messagesVersion = 1;
+constexpr int64_t messagesVersion = 2;
 
 /// What a plugin exports under this name: a new object, or null and a failure. Null without one: it
 /// was built for another version.

@@ -280,13 +280,32 @@ TYPED_TEST_P(CommunicatorConformance, WhoIsAtWorkIsWaitedFor) {
     EXPECT_TRUE(status.isOk()) << status.getMessage();
 }
 
+/// A rank that writes a checkpoint collects it from the others first.
+TYPED_TEST_P(CommunicatorConformance, WhoIsAtWorkDoesNotWaitForEver) {
+  std::vector<Status> answers = this->run(
+      3,
+      [](RankAtWork rank) -> Status {
+        if (rank.communicator.getRank() == 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+          return Status::ok();
+        }
+        KeepAlive alive(rank.communicator.getRank() == 0 ? &rank.communicator : nullptr);
+        KeepAlive::Work work(alive);
+        return rank.communicator.barrier();
+      },
+      /*seconds=*/0.3);
+  EXPECT_EQ(answers[0].getCode(), StatusCode::Environment);
+  EXPECT_EQ(answers[1].getCode(), StatusCode::Environment);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRanks,
                             IntegersAndDoublesAreAddedAndZeroIsPositive,
                             ShardsAreRangesOfTheSumWithZerosBehind,
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
                             LargeThingsAreExchangedInLargePieces, TheFirstRankCollects,
                             AllHearWhoCannotGoOnAndStillGoTogether, WhoLeavesEndsTheWaitsOfAll,
-                            NoWaitIsLongerThanTheLimit, WhoIsAtWorkIsWaitedFor);
+                            NoWaitIsLongerThanTheLimit, WhoIsAtWorkIsWaitedFor,
+                            WhoIsAtWorkDoesNotWaitForEver);
 
 } // namespace memopt::testing
 

@@ -110,11 +110,12 @@ TEST(LaunchedRankTest, WhatIsNoRankIsRefused) {
                 {"MASTER_PORT is not set, but WORLD_SIZE is: torchrun sets both"});
 }
 
-TEST(LaunchedRankTest, SeveralHostsAreForLaunchersOfMpi) {
+TEST(LaunchedRankTest, LaunchersSayThatThereAreSeveralHosts) {
   EXPECT_EQ(expectRank(torchrun).spread, "");
-  expectRefusal(with(torchrun, "LOCAL_WORLD_SIZE", "2"), StatusCode::Environment,
-                {"torchrun started 4 processes on several hosts (LOCAL_WORLD_SIZE is '2')",
-                 "start them with mpirun or srun"});
+  LaunchedRank spread = expectRank(with(torchrun, "LOCAL_WORLD_SIZE", "2"));
+  expectMessage(spread.spread,
+                {"torchrun started 4 processes on several hosts (LOCAL_WORLD_SIZE is '2')"});
+  EXPECT_FALSE(spread.startsMpi);
   LaunchedRank slurm = expectRank({{"SLURM_PROCID", "5"},
                                    {"SLURM_STEP_NUM_TASKS", "6"},
                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},

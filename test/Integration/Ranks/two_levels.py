@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""two_levels.py FOLDER LAUNCHER...: four ranks train with the same bits on one host, on two and on four. Hosts are UTS namespaces of
+this machine: processes of two names do not share memory. Ranks that leave, hang or are killed end all with one message."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import processes
+from tensor_files import read_safetensors, rebatch, write_safetensors
+
+RANKS = 4
+RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"  # by Open MPI's name, MPICH's or torchrun's
+# The host of each rank. Launchers say that there are several.
+PLACEMENTS = {"one": "0", "two": f"$(({RANK} / 2))", "four": RANK, "in turn": f"$(({RANK} % 2))"}
+
+
+def place(host, log="/dev/null"):
+    """Puts a rank on a host, as its launcher would."""
+    inside = f'hostname host{host}; echo $$ >> {log}; exec "$@"'
+    return ["sh", "-c", f"OMPI_COMM_WORLD_LOCAL_SIZE=2 MPI_LOCALNRANKS=2 exec unshare --uts sh -c '{inside}' sh \"$@\"".replace(
+        f"host{host}", f"host'{host}'"), "sh"]
+
+
+def get_options(launcher):
+    if "mpirun" not in launcher[-1]:
+        return []
+    version = subprocess.check_output([*launcher, "--version"], text=True)
+    return [] if "HYDRA" in version else ["--allow-run-as-root", "--oversubscribe"]
+
+
+def end(process):
+    errors = process.communicate(timeout=300)[1]
+    return process.returncode, [line for line in errors.splitlines() if "memopt-run: error: " in line], errors
+
+
+def expect(process, code, *parts):
+    found, lines, errors = end(process)
+    assert found == code and len(lines) == (1 if parts else 0), (found, errors)
+    for part in parts:
+        assert part in lines[0], (part, lines)
+    return errors
+
+
+def read_results(folder):
+    return {"losses": json.loads((folder / "report.json").read_text())["losses"]} | {
+        f"{name} {key}": value.tobytes() for name in ("model", "optimizer")
+        for key, value in read_safetensors(folder / "checkpoint" / f"{name}.safetensors").items()}
+
+
+def check_bits(start, package, data, work):
+    for stage, path in package.items():
+        results, notices = {}, {}
+        starts = {name: [*start, *place(host), "memopt-run", path] for name, host in PLACEMENTS.items()}
+        starts["memory"] = ["memopt-run", path, f"--ranks={RANKS}"]
+        for name, command in starts.items():
+            folder = work / f"{name}{stage}"
+            folder.mkdir()
+            notices[name] = expect(processes.start(*command, data, "--steps=3", "--check-memory", f"--save={folder}/checkpoint",
+                                                   f"--report={folder}/report.json"), 0)
+            results[name] = read_results(folder)
+            for rank in json.loads((folder / "report.json").read_text())["per_rank"]:
+                assert rank["hot_path_allocations"] <= 3, (name, rank)  # an MPI's own
+                if rank["hot_path_allocations"] == 0:
+                    assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], rank
+        for name, result in results.items():
+            assert [key for key in result if result[key] != results["memory"][key]] == [], (stage, name)
+            # Only ranks in turn on two hosts cannot share memory, and are told why.
+            assert ("no neighbours in number" in notices[name]) == (name == "in turn"), (name, notices[name])
+
+
+def check_losses(start, package, data, work):
+    """The four processes, once they train."""
+
+    def begin(*options):
+        log, out = work / "processes", work / "out"
+        for file in (log, out):
+            file.write_text("")
+        process = processes.start(*start, *place(PLACEMENTS["two"], log), "sh", "-c", f'exec "$@" >> {out}', "sh", "memopt-run",
+                                  package, data, "--steps=100000000", *options)
+        while "step 2/" not in out.read_text():
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        return process, [int(line) for line in log.read_text().split()]
+
+    process, ranks = begin()
+    os.kill(ranks[1], signal.SIGKILL)
+    before = time.monotonic()
+    code, _, errors = end(process)
+    assert code != 0 and time.monotonic() - before < 30, (code, errors)
+    process, ranks = begin("--rank-timeout=1")
+    os.kill(ranks[1], signal.SIGSTOP)
+    expect(process, 3, "waited 1 s for rank ")
+    process, ranks = begin(f"--save={work}/stopped")
+    os.kill(ranks[1], signal.SIGTERM)
+    expect(process, 5, "stopped after step")
+    assert (work / "stopped" / "model.safetensors").exists()
+
+
+def check_own_package(start, package, data, work):
+    """A rank runs the package that its own command line names, and no place that another host names: here none sees the other's.
+    Copies are compared with all that is in them."""
+    for host in "01":
+        shutil.copytree(package[0], work / host / "here.memopt")
+    hide = f'unshare --mount sh -c \'mount -t tmpfs none {work}/$((1 - $1)) && cd {work}/$1 && shift && exec "$@"\' sh'
+    own = ["sh", "-c", f'exec {hide} {PLACEMENTS["two"]} "$@"', "sh"]
+    run = [*start, *place(PLACEMENTS["two"]), *own, "memopt-run", "here.memopt", data, "--steps=1", "--quiet"]
+    expect(processes.start(*run), 0)
+    with open(work / "1" / "here.memopt" / "program.so", "ab") as code:
+        code.write(b" ")
+    expect(processes.start(*run), 3, "the model of rank 2 is another file")
+
+
+def main():
+    inputs, launcher = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
+        print("no host names of their own here")
+        return
+    model = inputs / "mlp" / "model.pt2"
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(folder)
+        write_safetensors(work / "data.safetensors", rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), 8))
+        data, package = f"--data={work}/data.safetensors", {}
+        for stage in (0, 3):
+            package[stage] = work / f"stage{stage}.memopt"
+            expect(processes.start("memopt-compile", model, "--batch=8", "--optimizer=adamw", f"--zero-stage={stage}",
+                                   f"--ranks={RANKS}", "--quiet", "-o", package[stage]), 0)
+        start = [*launcher, *get_options(launcher), "-n", RANKS]
+        check_bits(start, package, data, work)
+        check_losses(start, package[3], data, work)
+        check_own_package(start, package, data, work)
+
+
+main()
