@@ -53,6 +53,7 @@ from .rewriting.observers import sized_buffers
 from .rewriting.sides import find_known_side, finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
+from .tracing.freezing import followed_freezing
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node
@@ -222,7 +223,8 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         def trace() -> torch.export.ExportedProgram:
             while True:
                 try:
-                    return torch.export.export(step, (), dict(batch), strict=False)
+                    with followed_freezing():
+                        return torch.export.export(step, (), dict(batch), strict=False)
                 except Exception as error:
                     asked = find_cause(error, AskedForInteger)
                     if asked is None or not integers.add(asked):
