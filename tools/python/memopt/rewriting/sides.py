@@ -32,6 +32,7 @@ from ..errors import EndlessLoop
 from ..user_code.tracing_errors import find_cause
 from .asserted import assert_where, insert, is_asserted, list_asserts_of, list_differing_asserts
 from .nothing_changes import Nothing, find_root
+from .one_sided import TracedParameters
 
 __all__ = ["MOST_BRANCHES", "find_known_side", "finish_sides", "settle_sides"]
 
@@ -418,8 +419,9 @@ class _Chooser:
 class _Tracer:
     """Traces with some branches taken otherwise; None where that side is not for tracing, and beyond a number of traces."""
 
-    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]):
+    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram], parameters: TracedParameters):
         self._retrace, self._left = retrace, MOST_TRACES
+        self._parameters = parameters
         #: What was in the way of the last trace.
         self.error: Exception | None = None
 
@@ -436,6 +438,7 @@ class _Tracer:
             self.error = error
             return None
         _drop_ends(other)
+        self._parameters.add(other)
         return other
 
 
@@ -514,17 +517,18 @@ def find_known_side(program: torch.export.ExportedProgram) -> tuple[int, bool] |
     return None
 
 
-def settle_sides(program: torch.export.ExportedProgram,
-                 retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]) -> dict[int, Exception | None]:
+def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram],
+                 parameters: TracedParameters) -> dict[int, Exception | None]:
     """Makes the program compute what holds on either side of its branches. `retrace` traces again with those branches taken
     otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless, with the
-    errors of those that could not be traced otherwise.
+    errors of those that could not be traced otherwise. `parameters` sees all traces.
     """
     _drop_ends(program)
     left = [node.args[1] for node in program.graph.nodes if node.target is _BRANCH]
     if not left:
         return {}
-    tracer = _Tracer(retrace)
+    parameters.add(program)
+    tracer = _Tracer(retrace, parameters)
     other = tracer.trace(lambda number: True)
     if other is not None:
         try:
