@@ -118,9 +118,29 @@ class _Pairs:
         if a.op != "get_attr" or b.op != "get_attr":
             return False
         x, y = (operator.attrgetter(node.target)(module) for node, module in zip((a, b), self._modules))
-        if isinstance(x, torch.fx.GraphModule) and isinstance(y, torch.fx.GraphModule):
-            return x.code == y.code
+        return _are_same(x, y)
+
+
+def _are_same(x: Any, y: Any) -> bool:
+    """Of regions whether they compute the same, whatever their nodes are called."""
+    if not (isinstance(x, torch.fx.GraphModule) and isinstance(y, torch.fx.GraphModule)):
         return x is y
+    seconds: dict[torch.fx.Node, torch.fx.Node] = {}
+
+    def write(node: torch.fx.Node, own: bool) -> tuple:
+        leaves, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
+        return str(tree), [(seconds[leaf] if own else leaf) if isinstance(leaf, torch.fx.Node) else repr(leaf) for leaf in leaves]
+    if len(x.graph.nodes) != len(y.graph.nodes):
+        return False
+    for a, b in zip(x.graph.nodes, y.graph.nodes):
+        is_attribute = a.op == b.op == "get_attr"
+        if is_attribute and not _are_same(*(operator.attrgetter(node.target)(module) for node, module in ((a, x), (b, y)))):
+            return False
+        is_alike = a.op == b.op and (is_attribute or a.op == "placeholder" or a.target == b.target) and write(a, True) == write(b, False)
+        if not is_alike:
+            return False
+        seconds[a] = b
+    return True
 
 
 def _pair_arguments(a: torch.fx.Node, b: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.fx.Node]]:
