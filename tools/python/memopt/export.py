@@ -52,6 +52,7 @@ from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
 from .rewriting.one_sided import TracedParameters
 from .rewriting.sides import find_known_side, finish_sides, settle_sides
+from .rewriting.written_parameters import find_writing_branch
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
@@ -309,6 +310,9 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
     while (found := find_known_side(program)) is not None:  # the numbers of those before it stay
         number, holds = found
         checks.known[number] = holds if checks.first_side else not holds
+        program = retrace(lambda number: False)
+    while (writing := find_writing_branch(program)) is not None and writing[0] not in checks.avoided:
+        checks.avoid(writing[0], [name.removeprefix("net.") for name in writing[1]])
         program = retrace(lambda number: False)
     one_sided = settle()
     if one_sided and checks.has_joint and not checks.joins:

@@ -319,9 +319,49 @@ def check_one_sided():
     print("ok one_sided")
 
 
+def check_first_values():
+    """Parameters that get their values from the first batch: the step has the side without that, and says so."""
+    def begin(self, x):
+        with torch.no_grad():
+            self.linear.bias.data.copy_(-x.mean(0)[:5])
+            self.linear.weight.data.mul_(0.5)
+        self.seen.fill_(1)
+
+    def by_flag(self, x, place, keep):
+        if not self.seen:
+            begin(self, x)
+        return self.linear(x).square().mean()
+
+    def by_comparison(self, x, place, keep):
+        if self.seen < 0.5:
+            begin(self, x)
+        return self.linear(x).square().mean()
+    batch = next(_batches())
+    for function in (by_flag, by_comparison):
+        model = Sided(function)
+        for is_ready in (False, True):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+            assert any("linear.bias" in str(warning.message) and "let a batch through the model in PyTorch" in str(warning.message)
+                       for warning in said), function
+            if is_ready:
+                expected = model(**batch).item()
+                assert abs(step(batch) - expected) < 1e-5 * abs(expected), function
+                continue
+            try:
+                step(batch)
+                raise AssertionError(function)
+            except memopt.LossNotFinite as error:
+                assert "let a batch through the model in PyTorch" in f"{error}{error.details}", error
+            model(**batch)
+    print("ok first_values")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in sys.argv[1:] or _SIDES:
         check(name)
     check_missing()
     check_one_sided()
+    check_first_values()

@@ -28,11 +28,12 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from ..errors import EndlessLoop
+from ..errors import EndlessLoop, Refused
 from ..user_code.tracing_errors import find_cause
 from .asserted import assert_where, insert, is_asserted, list_asserts_of, list_differing_asserts
 from .nothing_changes import Nothing, find_root
 from .one_sided import TracedParameters
+from .written_parameters import ADVICE, find_writing_branch
 
 __all__ = ["MOST_BRANCHES", "find_known_side", "finish_sides", "settle_sides"]
 
@@ -456,6 +457,11 @@ class _Tracer:
             if find_cause(error, EndlessLoop) is not None:
                 raise
             self.error = error
+            return None
+        writing = find_writing_branch(other)
+        if writing is not None:
+            names = ", ".join(name.removeprefix("net.") for name in writing[1])
+            self.error = Refused(f"it writes parameters, {names}, which in a step only the optimizer does. {ADVICE}")
             return None
         _drop_ends(other)
         self._parameters.add(other)
