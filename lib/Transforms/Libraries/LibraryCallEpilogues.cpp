@@ -213,6 +213,11 @@ static bool isSumOfTiles(Value value, linalg::GenericOp add) {
          isa_and_nonnull<LibraryCallOp, ReadOp>(maker) && maker->getBlock() == add->getBlock();
 }
 
+/// Whether lines follow each other; there may be more of them behind.
+static bool hasPackedLines(const StridedView &view) {
+  return view.offset == 0 && llvm::equal(view.strides, computeStrides(view.shape));
+}
+
 linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute,
                                                        const VariableWrites &writes) {
   Value result = op->getResult(0);
@@ -230,10 +235,12 @@ linalg::GenericOp LibraryCallBuilder::takeAccumulation(bool mayPermute,
   if (other->get().getType() != add->getResult(0).getType() ||
       !add.getMatchingIndexingMap(other).isIdentity())
     return nullptr;
-  bool isSumOfParts =
-      add->hasAttr(kSumOfPartsAttr) && other->get().hasOneUse() && use.getOperandNumber() == 1;
-  if (isSumOfParts || isSumOfTiles(other->get(), add)) {
-    addOperand(getStridedView(other->get()));
+  // A call goes on with lines that lie as those of its result: not with a slice of longer ones.
+  StridedView before = getStridedView(other->get());
+  bool isSumOfParts = add->hasAttr(kSumOfPartsAttr) && other->get().hasOneUse() &&
+                      use.getOperandNumber() == 1 && before.isPacked();
+  if (isSumOfParts || (isSumOfTiles(other->get(), add) && hasPackedLines(before))) {
+    addOperand(before);
     return add;
   }
   auto read = other->get().getDefiningOp<ReadOp>();

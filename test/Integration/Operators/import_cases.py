@@ -99,6 +99,17 @@ def experts(random):
     yield Case("a histogram of equals", "histc.default", np.array([0, 0, 3, 0], "f4"), self_=np.full(3, 5, "f4"), bins=4)
 
 
+def sums_of_products(random):
+    a, b, c = uniform(random, 4, 4), uniform(random, 2, 1, 4, 4), uniform(random, 3, 4, 5)
+    cases = [("an ellipsis", "...ij,...jk->...ik", [b, c]), ("of both", "b...ij,jk->b...k", [b, a]),
+             ("no result named", "ba,ca", [a, a]), ("an ellipsis, no result named", "i...,...j", [a, c]), ("diagonals", "ii,ij->j", [a, a]),
+             ("diagonals of many", "...ii->...i", [b]), ("thrice", "iii->i", [np.stack([a, 2 * a, 3 * a, -a])]),
+             ("one for all", "bmij,amij->abmij", [b, uniform(random, 3, 2, 1, 4)]), ("one for all, summed", "mi,mi->", [a, a[:, :1]])]
+    for label, equation, operands in cases:
+        wide = [operand.astype("f8") for operand in operands]
+        yield Case(f"einsum, {label}", "einsum.default", np.einsum(equation, *wide, optimize=False).astype("f4"), 1e-5, equation=equation, tensors=operands)
+
+
 def writing(random):
     x, y = uniform(random, 5, 6), uniform(random, 3, 6)
     rows = np.array([4, 0, 4])
@@ -398,5 +409,5 @@ def attention(random):
                attend(query, np.repeat(key, 2, 1), np.repeat(key, 2, 1)), query=query, key=key, value=key, enable_gqa=True)
 
 
-FAMILIES = {"reading": reading, "experts": experts, "writing": writing, "orders": orders, "scans": scans, "shapes": shapes,
+FAMILIES = {"reading": reading, "experts": experts, "sums of products": sums_of_products, "writing": writing, "orders": orders, "scans": scans, "shapes": shapes,
             "recurrent": recurrent, "images": images, "attention": attention, "edges": lambda random: edges(Case)}

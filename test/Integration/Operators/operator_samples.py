@@ -43,7 +43,7 @@ def run(tools, archive, folder):
         subprocess.run(command, check=True, capture_output=True, text=True)
     found = read_safetensors(folder / "state" / "model.safetensors")
     for name, gradient in read_safetensors(folder / "g.safetensors").items():
-        found[re.sub(r"^(s\d+)\.", r"\1.gradient ", name)] = gradient
+        found[re.sub(r"^((?:net\.)?s\d+)\.", r"\1.gradient ", name)] = gradient
     return found
 
 

@@ -6,6 +6,7 @@
 import array
 import collections
 import contextvars
+import os
 import pathlib
 import random
 import sys
@@ -87,6 +88,7 @@ def differs(change, word, kind=Net, scale=None, undo=lambda: None):
         loss.backward()
         optimizer.step()
         return loss.item()
+    undo()
     theirs = make()
     expected = [step_in_pytorch(*theirs) for _ in range(2)]
     change(theirs[0])
@@ -326,5 +328,34 @@ def own_generators():
     assert any("draws from generator" in str(entry.message) for entry in found), found
 
 
+def environment():
+    """What forward or loss read from the environment; a variable that comes, changes or goes."""
+    class Scaled(Net):
+        def forward(self, x):
+            x = super().forward(x)
+            return x * float(os.environ["MEMOPT_TEST_SCALE"]) if "MEMOPT_TEST_SCALE" in os.environ else x
+
+    def forget():
+        os.environ.pop("MEMOPT_TEST_SCALE", None)
+
+    def put(text):
+        os.environ["MEMOPT_TEST_SCALE"] = text
+    differs(lambda model: put("3"), "MEMOPT_TEST_SCALE", Scaled, undo=forget)
+    differs(lambda model: put("3"), "'3', the step was compiled for '2'", Scaled, undo=lambda: put("2"))
+    differs(lambda model: forget(), "MEMOPT_TEST_SCALE", Scaled, undo=lambda: put("2"))
+    forget()
+    differs(lambda model: put("4"), "MEMOPT_TEST_SCALE", scale=lambda output: output * float(os.getenv("MEMOPT_TEST_SCALE", "2")), undo=forget)
+    forget()
+
+    model = Scaled()
+    step = memopt.compile(model, F.cross_entropy, DATA, optimizer=torch.optim.SGD(model.parameters(), 0.3))
+    os.environ["MEMOPT_TEST_OTHER"] = "1"  # which nobody has asked for
+    step(DATA)
+    put("1")
+    refuses(memopt.BadInput, ["MEMOPT_TEST_SCALE"], step, DATA)
+    forget()
+    step(DATA)
+
+
 run_cases([replaced_code, order, classes_and_functions, other_files, absent, containers, other_containers,
-           shared_containers, computed_keys, default_type, unread, own_generators])
+           shared_containers, computed_keys, default_type, unread, own_generators, environment])

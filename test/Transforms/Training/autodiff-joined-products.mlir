@@ -52,3 +52,29 @@ func.func @train_step(%a: tensor<8x5xf32>, %b: tensor<8x5xf32>, %c: tensor<8x5xf
   %loss = memopt.reduce %6 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<8x7xf32>) -> tensor<f32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// A gradient that is a slice of longer lines begins no such sum: calls go on with the lines of their result.
+
+memopt.variable @w : tensor<4x6xf32> role <parameter> {trainable}
+// CALLS-LABEL: func.func @train_step
+func.func @train_step(%x: tensor<2x4xf32>, %e: tensor<2x3xf32>, %v: tensor<6x5xf32>, %u: tensor<9x5xf32>) -> tensor<f32> {
+  %w = memopt.read @w : tensor<4x6xf32>
+  %h = memopt.matmul %x, %w : (tensor<2x4xf32>, tensor<4x6xf32>) -> tensor<2x6xf32>
+  %0 = memopt.matmul %h, %v : (tensor<2x6xf32>, tensor<6x5xf32>) -> tensor<2x5xf32>
+  %1 = memopt.matmul %h, %v : (tensor<2x6xf32>, tensor<6x5xf32>) -> tensor<2x5xf32>
+  %2 = memopt.matmul %h, %v : (tensor<2x6xf32>, tensor<6x5xf32>) -> tensor<2x5xf32>
+  %3 = memopt.matmul %h, %v : (tensor<2x6xf32>, tensor<6x5xf32>) -> tensor<2x5xf32>
+  %wide = tensor.concat dim(1) %h, %e : (tensor<2x6xf32>, tensor<2x3xf32>) -> tensor<2x9xf32>
+  %4 = memopt.matmul %wide, %u : (tensor<2x9xf32>, tensor<9x5xf32>) -> tensor<2x5xf32>
+  %5 = arith.mulf %0, %1 : tensor<2x5xf32>
+  %6 = arith.mulf %5, %2 : tensor<2x5xf32>
+  %7 = arith.mulf %6, %3 : tensor<2x5xf32>
+  %8 = arith.mulf %7, %4 : tensor<2x5xf32>
+  // CALLS: %[[WIDE:.*]] = memopt.library_call #memopt.matmul<m = 2, n = 9, k = 5
+  // CALLS-NOT: accumulate = true{{.*}}, %[[WIDE]])
+  // CALLS: return
+  %loss = memopt.reduce %8 {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<2x5xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}

@@ -50,9 +50,12 @@ from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
+from .rewriting.one_sided import TracedParameters
 from .rewriting.sides import find_known_side, finish_sides, settle_sides
+from .rewriting.written_parameters import find_writing_branch
 from .tracing import gradients
 from .tracing.draws import decided_draws
+from .tracing.freezing import followed_freezing
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node
@@ -87,6 +90,8 @@ class TrainingStep(nn.Module):
         self.checks: carried_checks | None = None  # while it is traced
         #: What was asserted when it was traced: "model.py:12: Expected ...".
         self.checked: tuple[str, ...] = ()
+        #: Parameters that it read on one side of a branch alone, with the lines that read them.
+        self.one_sided: dict[str, str] = {}
 
     def forward(self, **batch: torch.Tensor):
         batch.pop(MASK, None)  # which the sums have, once it is traced
@@ -222,7 +227,8 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         def trace() -> torch.export.ExportedProgram:
             while True:
                 try:
-                    return torch.export.export(step, (), dict(batch), strict=False)
+                    with followed_freezing():
+                        return torch.export.export(step, (), dict(batch), strict=False)
                 except Exception as error:
                     asked = find_cause(error, AskedForInteger)
                     if asked is None or not integers.add(asked):
@@ -257,7 +263,9 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
             with regions():
                 program = trace()
         if checks is not None:
-            program = _settle_sides(program, checks, trace, regions, first_error)
+            parameters = TracedParameters()
+            program = _settle_sides(program, checks, trace, regions, first_error, parameters)
+            step.one_sided = parameters.list_one_sided()
     replace_synonyms(program)
     if has_vmap(program):
         keep_stopped_gradients(program)
@@ -280,9 +288,10 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
 
 
 def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks, trace: Callable[[], torch.export.ExportedProgram],
-                  regions: Callable[[], contextlib.AbstractContextManager], first_error: Exception | None) -> torch.export.ExportedProgram:
+                  regions: Callable[[], contextlib.AbstractContextManager], first_error: Exception | None,
+                  parameters: TracedParameters) -> torch.export.ExportedProgram:
     """With both sides of the model's branches; a branch of which there is one is checked. `first_error` is that of the side which was
-    traced before this one."""
+    traced before this one. `parameters` sees what each side reads."""
     def retrace(takes_other: Callable[[int], bool]) -> torch.export.ExportedProgram:
         checks.begin(takes_other)
         try:
@@ -294,13 +303,16 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
     def settle() -> dict[int, Exception | None]:
         nonlocal places, texts
         places, texts = checks.list_places(), list(checks.texts)
-        return settle_sides(program, retrace)
+        return settle_sides(program, retrace, parameters)
 
     places: list[str] = []
     texts: list[str] = []
     while (found := find_known_side(program)) is not None:  # the numbers of those before it stay
         number, holds = found
         checks.known[number] = holds if checks.first_side else not holds
+        program = retrace(lambda number: False)
+    while (writing := find_writing_branch(program)) is not None and writing[0] not in checks.avoided:
+        checks.avoid(writing[0], [name.removeprefix("net.") for name in writing[1]])
         program = retrace(lambda number: False)
     one_sided = settle()
     if one_sided and checks.has_joint and not checks.joins:

@@ -98,5 +98,20 @@ def draws(self, x):
     return ((g * x).sum(1) - y).square().sum() + self.linear.bias.sum()
 
 
+@case(critic=lambda: nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1)))
+def frozen_for_a_while(self, x):
+    """A critic that is trained by one part of the loss, and not by the other."""
+    y = self.linear(x)
+    self.critic.requires_grad_(False)
+    first = self.critic(y).mean()
+    for parameter in self.critic.parameters():
+        parameter.requires_grad = True
+    second = self.critic(y.detach()).square().mean()
+    self.critic[0].weight.requires_grad = False
+    third = self.critic(y).exp().mean()
+    self.critic[0].weight.requires_grad = True
+    return first + second + third
+
+
 if __name__ == "__main__":
     check_all()

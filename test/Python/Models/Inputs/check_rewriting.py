@@ -64,6 +64,46 @@ def counted(self, x, t):
 
 
 @case()
+def segments(self, x):
+    y = self.linear(x)
+    lengths = torch.tensor([3, 0, 5, 2])  # the last two rows have no segment
+    offsets = torch.tensor([0, 4, 4, 12])
+    total = torch.segment_reduce(y, "sum", lengths=lengths, unsafe=True).square().sum()
+    total = total + torch.segment_reduce(y, "max", offsets=offsets, initial=-1.0).exp().sum()
+    total = total + torch.segment_reduce(y, "mean", offsets=offsets, initial=0.0).square().sum()
+    by_row = torch.segment_reduce(y, "min", lengths=torch.tensor([[2, 3]]).expand(12, 2), axis=1)
+    return total + by_row.exp().sum() + torch.segment_reduce(y, "prod", offsets=offsets).sum()
+
+
+@case()
+def histograms(self, x):
+    y = self.linear(x)
+    counts, edges = torch.histogram(y.detach(), 6)
+    given, _ = torch.histogram(y.detach(), torch.tensor([-2.0, -0.5, 0.25, 1.0]), weight=x[:, :5].abs())
+    dense, _ = torch.histogram(y.detach(), 4, range=(-1.0, 1.0), density=True)
+    grid, _ = torch.histogramdd(y[:, :2].detach(), [3, 2])
+    return y.square().sum() * (counts * edges[:-1]).sum() + (given.square().sum() + dense.sum() + (grid * torch.arange(2)).sum()) * y.sum()
+
+
+@case()
+def fractional_pooling(self, x):
+    image = self.linear(x).reshape(2, 2, 3, 5)
+    where = torch.tensor([[[0.1, 0.9], [0.5, 0.4]], [[0.7, 0.2], [0.3, 0.6]]])
+    small, index = torch.ops.aten.fractional_max_pool2d(image, [2, 2], [2, 3], where)
+    volume = self.linear(x).reshape(1, 1, 3, 4, 5)
+    volume, _ = torch.ops.aten.fractional_max_pool3d(volume, [2, 2, 2], [1, 2, 3], torch.tensor([[[0.1, 0.9, 0.3]]]))
+    return small.exp().sum() + volume.square().sum() * index.sum()
+
+
+@case()
+def apart(self, x):
+    y = self.linear(x)
+    mantissa, exponent = torch.frexp(y)
+    whole, powers = torch.frexp(torch.tensor([0.0, 1.0, -0.5, 1e-40, 3e38, 5.0]))
+    return (mantissa.square() * exponent).sum() + y.sum() * (whole * powers).sum()
+
+
+@case()
 def places(self, x, keep):
     y = self.linear(x)
     (found,) = torch.where(keep)
@@ -779,8 +819,21 @@ def check_experts():
     compare_step("experts", lambda: (Model(experts, 6, 64, gate=nn.Linear(64, 4), experts=experts_of()), {"x": torch.randn(40, 6)}))
 
 
+def check_roots():
+    """Square roots of matrices and polar decompositions, of matrices with equal eigenvalues as well."""
+    def roots(self, x):
+        y = self.linear(x)
+        positive = y.mT @ y + 0.5 * torch.eye(5)
+        u, h = torch.linalg.polar(y)
+        near = torch.linalg.matrix_sqrth(2 * torch.eye(5) + 0 * positive) @ positive
+        return (torch.linalg.matrix_sqrth(positive).sin().sum() + u.sin().sum() + h.cos().sum() + near.sin().sum()
+                + torch.linalg.polar(positive)[1].square().sum() * 0.01)
+    compare_step("roots", lambda: (Model(roots, 6, 5), {"x": torch.randn(12, 6)}))
+
+
 if __name__ == "__main__":
     check_all()
+    check_roots()
     check_state()
     check_windows()
     check_experts()

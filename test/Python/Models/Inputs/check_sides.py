@@ -57,6 +57,20 @@ def experts_by_index(self, x, place, keep):
 
 
 @sides()
+def region_behind(self, x, place, keep):
+    """What is without a gradient behind the branches is the same region in all traces."""
+    y = self.linear(x)
+    out = torch.zeros_like(y)
+    for part in range(3):
+        (rows,) = torch.where((place == part).long())
+        if rows.numel() > 0:
+            out.index_add_(0, rows, y[rows].sin() * y[rows].mean(1, keepdim=True))
+    with torch.no_grad():
+        self.mean.mul_(0.9).add_(torch.sign(out.mean(0) - y.mean(0)) * 0.1)
+    return (y + out).square().mean()
+
+
+@sides()
 def summed(self, x, place, keep):
     loss = self.linear(x).square().mean()
     if not keep.any():
@@ -287,8 +301,67 @@ def check_missing():
     print("ok missing")
 
 
+def check_one_sided():
+    """Parameters of one side are told of, for optimizers that move them by a gradient of zero."""
+    def by_one_side(self, x, place, keep):
+        y = self.linear(x)
+        y = self.head(y) if keep.any() else self.other(y)
+        return self.last(y).square().mean() + self.other.bias.detach().sum()
+    batch = next(_batches())
+    for momentum, expected in ((0.0, 0), (0.9, 1)):
+        model = Sided(by_one_side)
+        model.head, model.other, model.last = (torch.nn.Linear(5, 5) for _ in range(3))
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=momentum))
+        texts = [str(warning.message) for warning in said if "on one side of a branch" in str(warning.message)]
+        assert len(texts) == expected and all("'head.bias' and 3 more" in text and ".py:" in text for text in texts), texts
+    print("ok one_sided")
+
+
+def check_first_values():
+    """Parameters that get their values from the first batch: the step has the side without that, and says so."""
+    def begin(self, x):
+        with torch.no_grad():
+            self.linear.bias.data.copy_(-x.mean(0)[:5])
+            self.linear.weight.data.mul_(0.5)
+        self.seen.fill_(1)
+
+    def by_flag(self, x, place, keep):
+        if not self.seen:
+            begin(self, x)
+        return self.linear(x).square().mean()
+
+    def by_comparison(self, x, place, keep):
+        if self.seen < 0.5:
+            begin(self, x)
+        return self.linear(x).square().mean()
+    batch = next(_batches())
+    for function in (by_flag, by_comparison):
+        model = Sided(function)
+        for is_ready in (False, True):
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+            assert any("linear.bias" in str(warning.message) and "let a batch through the model in PyTorch" in str(warning.message)
+                       for warning in said), function
+            if is_ready:
+                expected = model(**batch).item()
+                assert abs(step(batch) - expected) < 1e-5 * abs(expected), function
+                continue
+            try:
+                step(batch)
+                raise AssertionError(function)
+            except memopt.LossNotFinite as error:
+                assert "let a batch through the model in PyTorch" in f"{error}{error.details}", error
+            model(**batch)
+    print("ok first_values")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in sys.argv[1:] or _SIDES:
         check(name)
     check_missing()
+    check_one_sided()
+    check_first_values()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from ..user_code.places import called_from, is_hidden
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .sides import MOST_BRANCHES
+from .written_parameters import ADVICE
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -123,6 +124,8 @@ class carried_checks(TorchFunctionMode):
         self.has_joint = False
         #: The sides of branches that follow from no data, by number: they are no branches.
         self.known: dict[int, bool] = {}
+        #: What is wrong with the traced side of branches, by number: the other side is traced, and checked.
+        self.avoided: dict[int, str] = {}
         #: By its number, whether a branch goes to the other side than in the first trace.
         self.takes_other: Callable[[int], bool] = lambda number: False
         #: Which side that is: where the condition holds, but where the model has no trace with all of these.
@@ -157,6 +160,10 @@ class carried_checks(TorchFunctionMode):
         if number in self.known:
             self._branches.append((None, called_from()))
             return self.known[number]
+        if number in self.avoided:
+            self._branches.append((None, called_from()))
+            self.add(torch.logical_not(condition) if self.first_side else condition, self.avoided[number])
+            return not self.first_side
         condition = condition.detach().reshape(()) != 0
         marked = torch.ops.memopt.branch(condition if self.first_side else ~condition, number)
         self._branches.append((marked, called_from()))
@@ -179,6 +186,13 @@ class carried_checks(TorchFunctionMode):
             if reason is not None:
                 warnings.warn(f"{places[number]}: the step has one side of this branch, for the other cannot be compiled ({reason}). A batch "
                               f"that goes there is refused; {_INSTEAD}", NumbersWarning, stacklevel=2)
+
+    def avoid(self, number: int, parameters: Sequence[str]) -> None:
+        """Traces the other side of a branch, as this one writes parameters."""
+        names = ", ".join(parameters)
+        self.avoided[number] = f"a branch goes to the side that writes parameters ({names}), which in a step only the optimizer does. {ADVICE}"
+        warnings.warn(f"{self._places[number]}: one side of this branch writes parameters ({names}), which in a step only the optimizer does. The "
+                      f"step has the other side, and refuses batches that go to this one. {ADVICE}", NumbersWarning, stacklevel=2)
 
     def list_places(self) -> list[str]:
         """Where the branches of the last trace stand, by number."""

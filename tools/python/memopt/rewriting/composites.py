@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import _chunk_cat
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from ..errors import Refused
 
 __all__ = ["RULES", "list_parts", "replace_synonyms"]
 
@@ -91,5 +94,44 @@ def replace_synonyms(program: torch.export.ExportedProgram) -> None:
             part.recompile()
 
 
+# ----------------------------------------------------------------------------------------------------------
+# Numbers apart
+# ----------------------------------------------------------------------------------------------------------
+
+def _power_of_two(exponent: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Exactly, of integers up to 511: a product of what their bits stand for."""
+    count, result = exponent.abs(), torch.ones((), dtype=dtype)
+    for bit in range(9 if dtype == torch.float64 else 7):
+        result = result * torch.where(count.bitwise_and(1 << bit) != 0, torch.tensor(2.0 ** (1 << bit), dtype=dtype), 1.0)
+    return torch.where(exponent < 0, 1 / result, result)
+
+
+def _frexp(x):
+    """x = mantissa * 2^exponent, with a mantissa of 1/2 and more. The logarithm may be one off."""
+    size = x.detach().abs()
+    is_number = (size > 0) & size.isfinite()
+    size = torch.where(is_number, size, 1.0)
+    exponent = size.log2().floor().to(torch.int32) + 1
+    half = exponent // 2  # the power of the whole may be no number
+    scale, other = _power_of_two(-half, x.dtype), _power_of_two(half - exponent, x.dtype)
+    found = size * scale * other
+    off = (found >= 1).to(torch.int32) - (found < 0.5).to(torch.int32)
+    mantissa = x * scale * other * torch.where(off > 0, 0.5, torch.where(off < 0, 2.0, 1.0)).to(x.dtype)
+    return torch.where(is_number, mantissa, x), torch.where(is_number, exponent + off, 0)
+
+
+def _resize_as(x, template, *, memory_format=None):
+    if x.numel() != template.numel():
+        raise Refused(f"resize_as of {list(x.shape)} to {list(template.shape)} is not supported, as the memory behind a tensor is none of a "
+                      "step's; tensors of as many elements are")
+    return x.reshape(template.shape)
+
+
+def _as_rule(function: Callable) -> Callable:
+    return lambda engine, target, arguments, keywords: function(*arguments, **keywords)
+
+
 RULES = {**{f"aten::atleast_{rank}d": _at_least(rank) for rank in (1, 2, 3)},
+         **{f"aten::{name}": _as_rule(function) for name, function in {
+             "frexp": _frexp, "resize_as": _resize_as, "resize_as_": _resize_as, "_chunk_cat": _chunk_cat}.items()},
          "aten::alias_copy": lambda engine, target, arguments, keywords: arguments[0].clone()}

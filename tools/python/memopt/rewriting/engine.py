@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, linear_algebra, numbers, quantization,
-               ragged, repetitions, statistics)
+from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, linear_algebra, numbers, plain, quantization,
+               ragged)
 from .bounds import ValueBounds
 from .checks import add_check
 from .complex_values import fourier
@@ -35,7 +35,7 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **repetitions.RULES, **statistics.RULES, **gamma_draws.RULES, **numbers.RULES, **composites.RULES,
+                               **plain.RULES, **gamma_draws.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _CASTS = {"aten::to", "aten::_to_copy", "aten::type_as"}
@@ -43,7 +43,7 @@ _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clon
 #: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
 _CAUSES = {*(_RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS), *(f"aten::{name}" for name in fourier.RULES)}
 #: What has one rule, for real tensors of known sizes.
-_OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *repetitions.RULES, *statistics.RULES}
+_OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *plain.RULES}
 #: Rules for values of a kind: (the kind's test, the rule).
 _KINDS = ((ragged.is_ragged, ragged.call), (complex_values.has_complex, complex_values.call))
 

@@ -2,7 +2,7 @@
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of PyTorch that torch.export cannot trace as they are: packed sequences, batch norms with momentum=None, the CTC loss
-(ctc.py), covariances and least squares (statistics.py), linear_cross_entropy in chunks. While a model is traced, others take their place.
+(ctc.py), covariances and least squares (plain/statistics.py), linear_cross_entropy in chunks. While a model is traced, others take their place.
 
 A packed sequence is its rows chosen from the padded batch by a mask of the lengths. Its layers run over all steps of the padded
 batch and leave a sample's state alone behind its length.
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..errors import Refused
-from . import statistics
+from . import plain
 from .ctc import trace_ctc_loss
 from .sizes import Sizes
 
@@ -89,8 +89,8 @@ class replaced_functions(TorchFunctionMode):
 
     def _call(self, function, args, kwargs):
         name = getattr(function, "__name__", "")
-        if function in statistics.FUNCTIONS and args and not args[0].is_complex():
-            return statistics.FUNCTIONS[function](*args, **kwargs)
+        if function in plain.FUNCTIONS and args and not args[0].is_complex():
+            return plain.FUNCTIONS[function](*args, **kwargs)
         if name == "linear_cross_entropy":  # its chunks are those of memopt-tile-tokens
             return function(*args, **{**kwargs, "options": None})
         if name == "ctc_loss":

@@ -28,10 +28,12 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from ..errors import EndlessLoop
+from ..errors import EndlessLoop, Refused
 from ..user_code.tracing_errors import find_cause
 from .asserted import assert_where, insert, is_asserted, list_asserts_of, list_differing_asserts
 from .nothing_changes import Nothing, find_root
+from .one_sided import TracedParameters
+from .written_parameters import ADVICE, find_writing_branch
 
 __all__ = ["MOST_BRANCHES", "find_known_side", "finish_sides", "settle_sides"]
 
@@ -117,9 +119,29 @@ class _Pairs:
         if a.op != "get_attr" or b.op != "get_attr":
             return False
         x, y = (operator.attrgetter(node.target)(module) for node, module in zip((a, b), self._modules))
-        if isinstance(x, torch.fx.GraphModule) and isinstance(y, torch.fx.GraphModule):
-            return x.code == y.code
+        return _are_same(x, y)
+
+
+def _are_same(x: Any, y: Any) -> bool:
+    """Of regions whether they compute the same, whatever their nodes are called."""
+    if not (isinstance(x, torch.fx.GraphModule) and isinstance(y, torch.fx.GraphModule)):
         return x is y
+    seconds: dict[torch.fx.Node, torch.fx.Node] = {}
+
+    def write(node: torch.fx.Node, own: bool) -> tuple:
+        leaves, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
+        return str(tree), [(seconds[leaf] if own else leaf) if isinstance(leaf, torch.fx.Node) else repr(leaf) for leaf in leaves]
+    if len(x.graph.nodes) != len(y.graph.nodes):
+        return False
+    for a, b in zip(x.graph.nodes, y.graph.nodes):
+        is_attribute = a.op == b.op == "get_attr"
+        if is_attribute and not _are_same(*(operator.attrgetter(node.target)(module) for node, module in ((a, x), (b, y)))):
+            return False
+        is_alike = a.op == b.op and (is_attribute or a.op == "placeholder" or a.target == b.target) and write(a, True) == write(b, False)
+        if not is_alike:
+            return False
+        seconds[a] = b
+    return True
 
 
 def _pair_arguments(a: torch.fx.Node, b: torch.fx.Node) -> list[tuple[torch.fx.Node, torch.fx.Node]]:
@@ -418,8 +440,9 @@ class _Chooser:
 class _Tracer:
     """Traces with some branches taken otherwise; None where that side is not for tracing, and beyond a number of traces."""
 
-    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]):
+    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram], parameters: TracedParameters):
         self._retrace, self._left = retrace, MOST_TRACES
+        self._parameters = parameters
         #: What was in the way of the last trace.
         self.error: Exception | None = None
 
@@ -435,7 +458,13 @@ class _Tracer:
                 raise
             self.error = error
             return None
+        writing = find_writing_branch(other)
+        if writing is not None:
+            names = ", ".join(name.removeprefix("net.") for name in writing[1])
+            self.error = Refused(f"it writes parameters, {names}, which in a step only the optimizer does. {ADVICE}")
+            return None
         _drop_ends(other)
+        self._parameters.add(other)
         return other
 
 
@@ -514,17 +543,18 @@ def find_known_side(program: torch.export.ExportedProgram) -> tuple[int, bool] |
     return None
 
 
-def settle_sides(program: torch.export.ExportedProgram,
-                 retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]) -> dict[int, Exception | None]:
+def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram],
+                 parameters: TracedParameters) -> dict[int, Exception | None]:
     """Makes the program compute what holds on either side of its branches. `retrace` traces again with those branches taken
     otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless, with the
-    errors of those that could not be traced otherwise.
+    errors of those that could not be traced otherwise. `parameters` sees all traces.
     """
     _drop_ends(program)
     left = [node.args[1] for node in program.graph.nodes if node.target is _BRANCH]
     if not left:
         return {}
-    tracer = _Tracer(retrace)
+    parameters.add(program)
+    tracer = _Tracer(retrace, parameters)
     other = tracer.trace(lambda number: True)
     if other is not None:
         try:

@@ -85,6 +85,8 @@ class Archive:
         self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
         self.words = ProgramWords(module, export.find_lines(program))
         self.checked = getattr(module, "checked", ())
+        #: Parameters that the model reads on one side of a branch alone, with the lines that do.
+        self.one_sided: Mapping[str, str] = dict(getattr(module, "one_sided", {}))
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
             export.save(program, path, weights=False, training=training, lines={})
@@ -161,6 +163,16 @@ class Model:
         held = set(self.options.held)
         return [name.partition(".")[2] for name, parameter in self.module.named_parameters()
                 if name in self.archive.names and parameter.requires_grad and parameter not in held]
+
+    def list_moved_alone(self) -> list[tuple[str, str]]:
+        """Parameters that an optimizer moves by a gradient of zero, and not if there is none, with the lines that read them: of those
+        that one side of a branch reads."""
+        def moves(group: Mapping[str, Any]) -> bool:
+            is_plain = isinstance(self.options.optimizer, torch.optim.SGD) and not group["momentum"]
+            return not is_plain or bool(group["weight_decay"])
+        moved = {parameter for group in self.options.optimizer.param_groups if moves(group) for parameter in group["params"]}
+        parameters = dict(self.module.named_parameters(remove_duplicate=False))
+        return [(name.partition(".")[2], place) for name, place in self.archive.one_sided.items() if parameters.get(name) in moved]
 
     def list_written(self) -> Iterator[tuple[str, Mapping, str]]:
         """Parameters and buffers that the program writes."""

@@ -118,7 +118,7 @@ class StepPrograms:
         guards = prepared.archive.guards
         is_clipped = self._options.get("max_grad_norm") not in (None, 0, math.inf, "inf")
         warn_of_differences(draws, guards.turned, guards.counters, guards.kept, guards.iterators, prepared.archive.drawn_once,
-                            self._list_unclipped() if is_clipped else (), workspace.remarks)
+                            self._list_unclipped() if is_clipped else (), prepared.list_moved_alone(), workspace.remarks)
 
     def _list_unclipped(self) -> list[str]:
         """Parameters whose gradients a loop may count to the norm, and the step does not."""

@@ -205,4 +205,5 @@ def check_program(program: torch.export.ExportedProgram) -> None:
     written = [spec.target for spec in program.graph_signature.output_specs if spec.kind == OutputKind.PARAMETER_MUTATION]
     if written:
         raise Refused(f"the forward pass writes the parameter{'s' * (len(written) > 1)} {', '.join(written)}; only the optimizer "
-                      "does. Make what forward keeps (a moving average, say) a buffer")
+                      "does. Make what forward keeps (a moving average, say) a buffer; where parameters get their first values from the first "
+                      "batch, let one through the model in PyTorch before the step is compiled")

@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 
 import torch
 
-__all__ = ["called_from", "find_caller", "find_place", "is_hidden", "is_own", "list_frames", "place_of_error", "place_of_node"]
+__all__ = ["called_from", "find_caller", "find_place", "is_hidden", "is_installed", "is_of_python", "is_own", "list_frames", "place_of_error", "place_of_node"]
 
 Frame = tuple[str, int]
 
@@ -42,11 +42,20 @@ def find_caller(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
+def is_of_python(file: str) -> bool:
+    """Whether it is a file of Python's own library."""
+    path = os.path.realpath(file)
+    return file.startswith("<frozen") or path.startswith(_STANDARD) and not _INSTALLED.search(path)
+
+
+def is_installed(file: str) -> bool:
+    """Whether it is a file of a library that was installed."""
+    return bool(_INSTALLED.search(file))
+
+
 def is_hidden(file: str) -> bool:
     """Whether it is a file of this package, of PyTorch or of Python: none that a message would name."""
-    path = os.path.realpath(file)
-    is_standard = path.startswith(_STANDARD) and not _INSTALLED.search(path)
-    return file.startswith(("<eval_with_key>", "<frozen", "<string>")) or path.startswith(_HIDDEN) or is_standard
+    return file.startswith(("<eval_with_key>", "<string>")) or os.path.realpath(file).startswith(_HIDDEN) or is_of_python(file)
 
 
 def _write(frame: Frame) -> str:

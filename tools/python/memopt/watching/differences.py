@@ -79,7 +79,8 @@ def _find_state(value: Any) -> Callable[[], Any] | None:
 
 
 def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], kept: Sequence[str], iterators: Sequence[str],
-              drawn_once: Sequence[str], unclipped: Sequence[str], remarks: Iterable[str]) -> Iterator[str]:
+              drawn_once: Sequence[str], unclipped: Sequence[str], one_sided: Sequence[tuple[str, str]],
+              remarks: Iterable[str]) -> Iterator[str]:
     if draws:
         yield (f"the step draws random numbers ({', '.join(draws)}) by counter: they have PyTorch's distribution, not its values")
     if turned:
@@ -102,15 +103,22 @@ def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[st
         yield (f"max_grad_norm is for the norm of the gradients of what the optimizer has. '{unclipped[0]}'{others} is not in the "
                "optimizer and needs a gradient, which clip_grad_norm_(model.parameters()) counts, and adds to from step to step "
                "where only optimizer.zero_grad() is called: requires_grad_(False) makes both the same")
+    if one_sided:
+        name, place = one_sided[0]
+        others = f" and {len(one_sided) - 1} more" if len(one_sided) > 1 else ""
+        yield (f"the model reads '{name}'{others} on one side of a branch alone{f' ({place})' if place else ''}. Where the other side is "
+               "taken they have a gradient of zero in a step, and momentum and weight decay move them; PyTorch has no gradient there "
+               "and leaves them as they are. It has zeros, too, with optimizer.zero_grad(set_to_none=False)")
     for remark in remarks:
         if _REMARKS.search(remark):
             yield re.sub(r"^.*?remark: ", "", remark)
 
 
 def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], kept: Sequence[str], iterators: Sequence[str],
-                        drawn_once: Sequence[str], unclipped: Sequence[str], remarks: Iterable[str]) -> None:
+                        drawn_once: Sequence[str], unclipped: Sequence[str], one_sided: Sequence[tuple[str, str]],
+                        remarks: Iterable[str]) -> None:
     """One `NumbersWarning` for each reason, at the user's line."""
-    for text in dict.fromkeys(_describe(draws, turned, counters, kept, iterators, drawn_once, unclipped, remarks)):
+    for text in dict.fromkeys(_describe(draws, turned, counters, kept, iterators, drawn_once, unclipped, one_sided, remarks)):
         warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
 import types
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .environment import Variable
 from .hooks import HookWatch
 from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, may_be_kept, observed
 from .stamps import is_array, stamp
@@ -46,7 +48,7 @@ class Change:
 
 
 def _show(value: Any) -> str:
-    text = repr(value)
+    text = repr(os.fsdecode(value) if isinstance(value, bytes) else value)  # as the environment's are
     return text if len(text) < 80 and not isinstance(value, nn.Module) else f"another {type(value).__name__}"
 
 
@@ -225,6 +227,7 @@ class Guards:
             self._add_absent(modules[number], paths[number], attribute)
         self._entries += [(holder, key, f"'{path}', which the step reads,", ABSENT) for path, holder, key in code.absent
                           if key not in holder]
+        self._add_environment(observed.environment.variables.values())
         self._add_parts(module)
         self._number_type = torch.get_default_dtype()
         for watched in (self._plain, self._objects, self._tensors, self._containers):
@@ -233,6 +236,14 @@ class Guards:
         self._stamps = stamp(self._tensors.values)
         self._quick: _QuickLook | None = None
         self._looks = Backoff()
+
+    def _add_environment(self, variables: Iterable[Variable]) -> None:
+        for name, holder, key, value in variables:
+            path = f"os.environ[{name!r}]"
+            if value is None:
+                self._entries.append((holder, key, path, ABSENT))
+            else:
+                self._plain.add(Place(path, holder, key), path, value)
 
     def _add_parts(self, module: nn.Module) -> None:
         """Modules and the parameters that are trained; others are inputs."""

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from .bytecode import list_asked, list_indexed, list_names
+from .environment import EnvironmentReads
 
 __all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "begin_forward", "is_fixed", "is_iterator", "is_of_user", "is_plain", "may_be_kept", "observed", "unobserved"]
 
@@ -374,14 +375,17 @@ class observed:
         self.kept: set[tuple[int, str]] = set()
         #: Those that got a dict, list or tuple: what forward leaves for a loss, say.
         self.written: set[tuple[int, str]] = set()
+        self.environment = EnvironmentReads()
 
     def __enter__(self) -> None:
+        self.environment.__enter__()
         with _lock:
             _observers[threading.get_ident()] = self
             nn.Module.__getattribute__ = _get_attribute
             nn.Module.__setattr__ = _set_attribute
 
     def __exit__(self, *_) -> None:
+        self.environment.__exit__()
         with _lock:
             del _observers[threading.get_ident()]
             if not _observers:

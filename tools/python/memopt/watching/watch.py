@@ -242,7 +242,7 @@ class Watch:
     def add_entry(self, holder: Any, key: Any, value: Any) -> bool:
         """A dict has this value at a key, or with `ABSENT` none."""
         loaded = _load()
-        if loaded is None or type(holder) not in _DICTS or type(key) is not str:
+        if loaded is None or type(holder) not in _DICTS or type(key) not in (str, bytes):
             return False
         self._entries.append(_Fact(loaded[1], id(holder), id(key), 0 if value is ABSENT else id(value)))
         self._kept += holder, key, value

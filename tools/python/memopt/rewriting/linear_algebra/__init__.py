@@ -18,6 +18,7 @@ from .derived import cond, is_by_sizes, matrix_norm, matrix_rank, norm, nuclear_
 from .elimination import det, inverse, logdet, matrix_exp, slogdet, solve
 from .factors import lu, lu_factor, lu_solve, lu_unpack, older_lu, older_lu_solve
 from .reflections import householder_product, qr
+from .roots import matrix_sqrth, polar
 from .rotations import eigh, older_svd, svd, svdvals
 from .triangular import cholesky, cholesky_inverse, cholesky_solve, solve_triangular, triangular_solve
 
@@ -77,7 +78,7 @@ RULES = {f"aten::{name}": rule for name, rule in {
     "linalg_lu_solve": _rule(lu_solve), "lu_solve": _rule(older_lu_solve), "lu_unpack": _rule(lu_unpack), "_lu_with_info": _rule(older_lu),
     "linalg_cond": _rule(cond), "linalg_matrix_rank": _rule(matrix_rank), "linalg_matrix_norm": _rule(matrix_norm),
     "linalg_norm": _rule(norm), "nuclear_norm": _rule(nuclear_norm), "linalg_tensorinv": _rule(tensorinv),
-    "linalg_tensorsolve": _rule(tensorsolve), "ormqr": _rule(ormqr),
+    "linalg_tensorsolve": _rule(tensorsolve), "ormqr": _rule(ormqr), "linalg_matrix_sqrth": _rule(matrix_sqrth), "linalg_polar": _rule(polar),
     "_linalg_check_errors": _drop, "_linalg_solve_ex": _with_factors(solve, has_info=True), "_linalg_det": _with_factors(det),
     "_linalg_slogdet": _with_factors(slogdet),
 }.items()} | {"higher_order::with_effects": _drop_effect}

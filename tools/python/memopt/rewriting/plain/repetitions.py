@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import Refused
+from ...errors import Refused
 
 __all__ = ["RULES"]
 
