@@ -17,7 +17,7 @@ from ..errors import BadInput
 from ..internals import is_autocast_on
 from ..keywords import write_options
 from ..optimizers import UNEVEN, as_complex, describe_value, read_tensor, write_optimizer_state, write_tensor
-from ..watching.differences import warn_of_differences
+from ..watching.differences import Differences
 from ..watching.tensors import TensorInputs
 from ..watching.watch import Look
 from .averages import Averages, BufferAverages
@@ -114,11 +114,15 @@ class StepPrograms:
         self.buffers = Buffers(state, {own.get(name, name).removeprefix("net.").removeprefix("captured."): variable["name"]
                                        for name, variable in by_name.items() if variable["role"] == "buffer"},
                                self._write_tensor)
-        draws = [] if self._options.get("dropout") in ("off", False) else prepared.archive.draws
-        guards = prepared.archive.guards
+        self._find_differences(workspace.remarks).warn()
+
+    def _find_differences(self, remarks: Sequence[str]) -> Differences:
+        guards, archive = self._prepared.archive.guards, self._prepared.archive
         is_clipped = self._options.get("max_grad_norm") not in (None, 0, math.inf, "inf")
-        warn_of_differences(draws, guards.turned, guards.counters, guards.kept, guards.iterators, prepared.archive.drawn_once,
-                            self._list_unclipped() if is_clipped else (), prepared.list_moved_alone(), workspace.remarks)
+        return Differences(draws=[] if self._options.get("dropout") in ("off", False) else archive.draws, turned=guards.turned,
+                           counters=guards.counters, kept=guards.kept, iterators=guards.iterators, drawn_once=archive.drawn_once,
+                           unclipped=self._list_unclipped() if is_clipped else (),
+                           one_sided=self._prepared.list_moved_alone(), remarks=remarks)
 
     def _list_unclipped(self) -> list[str]:
         """Parameters whose gradients a loop may count to the norm, and the step does not."""

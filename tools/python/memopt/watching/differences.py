@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import torch
 from ..errors import NumbersWarning
 from ..user_code.places import is_own
 
-__all__ = ["DrawingSources", "find_draws", "warn_of_differences"]
+__all__ = ["Differences", "DrawingSources", "find_draws"]
 
 #: Remarks of the compiler that speak of other numbers.
 _REMARKS = re.compile(r"takes statistics of each of|keeps \d+ activations in (?!f32)")
@@ -78,48 +79,64 @@ def _find_state(value: Any) -> Callable[[], Any] | None:
     return (lambda: bytes(value.get_state())) if isinstance(value, torch.Generator) else None
 
 
-def _describe(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], kept: Sequence[str], iterators: Sequence[str],
-              drawn_once: Sequence[str], unclipped: Sequence[str], one_sided: Sequence[tuple[str, str]],
-              remarks: Iterable[str]) -> Iterator[str]:
-    if draws:
-        yield (f"the step draws random numbers ({', '.join(draws)}) by counter: they have PyTorch's distribution, not its values")
-    if turned:
+@dataclass(frozen=True)
+class Differences:
+    """What was seen of a step, its model and the compiler's remarks; warn() tells of what changes numbers."""
+
+    #: Ops that draw random numbers.
+    draws: Sequence[str] = ()
+    #: Modules that the model has in evaluation mode, and the step in training mode.
+    turned: Sequence[str] = ()
+    #: Numbers, tensors and iterators that forward changes for its next call, by their paths.
+    counters: Sequence[str] = ()
+    kept: Sequence[str] = ()
+    iterators: Sequence[str] = ()
+    #: Generators that forward has drawn from.
+    drawn_once: Sequence[str] = ()
+    #: Parameters with a gradient that no optimizer has, where gradients are clipped.
+    unclipped: Sequence[str] = ()
+    #: Parameters that one side of a branch alone reads, with the lines.
+    one_sided: Sequence[tuple[str, str]] = ()
+    remarks: Sequence[str] = ()
+
+    def warn(self) -> None:
+        """One `NumbersWarning` for each reason, at the user's line."""
+        for text in dict.fromkeys(_describe(self)):
+            warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
+
+
+def _describe(found: Differences) -> Iterator[str]:
+    if found.draws:
+        yield (f"the step draws random numbers ({', '.join(found.draws)}) by counter: they have PyTorch's distribution, not its values")
+    if found.turned:
         yield ("the model is in evaluation mode (eval()), the step is compiled in training mode, with dropout and statistics of "
                "batches; call model.train() first, or put single modules in evaluation mode")
-    for counter in counters:
+    for counter in found.counters:
         yield f"forward changes the number {counter}; the step has the value that it was compiled with in each step"
-    for tensor in kept:
+    for tensor in found.kept:
         yield (f"forward leaves a tensor in {tensor} for its next call; the step has what was there when it was compiled in each step: "
                "make it a buffer (register_buffer), which a step keeps. Without a difference is a cache of what neither batches nor "
                "parameters change")
-    for iterator in iterators:
+    for iterator in found.iterators:
         yield (f"forward takes values from the iterator {iterator}; the step has those that it took when it was compiled in each "
                "step: give them with the batch, or as a number that the loop sets")
-    for source in drawn_once:
+    for source in found.drawn_once:
         yield (f"forward draws from {source}; the step has the numbers that it drew when it was compiled in each step: draw with "
                "torch.rand instead")
-    if unclipped:
-        others = f" and {len(unclipped) - 1} more" if len(unclipped) > 1 else ""
-        yield (f"max_grad_norm is for the norm of the gradients of what the optimizer has. '{unclipped[0]}'{others} is not in the "
+    if found.unclipped:
+        others = f" and {len(found.unclipped) - 1} more" if len(found.unclipped) > 1 else ""
+        yield (f"max_grad_norm is for the norm of the gradients of what the optimizer has. '{found.unclipped[0]}'{others} is not in the "
                "optimizer and needs a gradient, which clip_grad_norm_(model.parameters()) counts, and adds to from step to step "
                "where only optimizer.zero_grad() is called: requires_grad_(False) makes both the same")
-    if one_sided:
-        name, place = one_sided[0]
-        others = f" and {len(one_sided) - 1} more" if len(one_sided) > 1 else ""
+    if found.one_sided:
+        name, place = found.one_sided[0]
+        others = f" and {len(found.one_sided) - 1} more" if len(found.one_sided) > 1 else ""
         yield (f"the model reads '{name}'{others} on one side of a branch alone{f' ({place})' if place else ''}. Where the other side is "
                "taken they have a gradient of zero in a step, and momentum and weight decay move them; PyTorch has no gradient there "
                "and leaves them as they are. It has zeros, too, with optimizer.zero_grad(set_to_none=False)")
-    for remark in remarks:
+    for remark in found.remarks:
         if _REMARKS.search(remark):
             yield re.sub(r"^.*?remark: ", "", remark)
-
-
-def warn_of_differences(draws: Sequence[str], turned: Sequence[str], counters: Sequence[str], kept: Sequence[str], iterators: Sequence[str],
-                        drawn_once: Sequence[str], unclipped: Sequence[str], one_sided: Sequence[tuple[str, str]],
-                        remarks: Iterable[str]) -> None:
-    """One `NumbersWarning` for each reason, at the user's line."""
-    for text in dict.fromkeys(_describe(draws, turned, counters, kept, iterators, drawn_once, unclipped, one_sided, remarks)):
-        warnings.warn(text, NumbersWarning, stacklevel=_count_own_frames())
 
 
 def _count_own_frames() -> int:
