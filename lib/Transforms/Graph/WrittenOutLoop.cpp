@@ -86,8 +86,8 @@ static bool isSliced(Value value) {
   return false;
 }
 
-/// What the first turn's ops alone say of `isWorthIt`: most of what repeats itself is elementwise, and need
-/// not be compared turn by turn.
+/// What the first turn's ops alone say of `isWorthIt`: most of what repeats itself is elementwise,
+/// and need not be compared turn by turn.
 bool WrittenOutLoop::mayBeWorthIt() const {
   ArrayRef<Operation *> turn = body.ops.take_front(body.period);
   return hasProducts(turn) || (body.count >= kManyTurns && llvm::any_of(turn, [](Operation *op) {
