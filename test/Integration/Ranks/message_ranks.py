@@ -6,13 +6,14 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+import launched_ranks
 import processes
+from launched_ranks import expect, read_results
 from tensor_files import read_safetensors, rebatch, write_safetensors
 
 RANKS = 2
@@ -21,25 +22,6 @@ RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # by Open MPI's name, or MPICH's
 
 def begin(command, **options):
     return processes.start(*command, **options)
-
-
-def end(process):
-    """The exit code, and what we said of an error (the launcher says more)."""
-    errors = process.communicate(timeout=300)[1]
-    return process.returncode, [line for line in errors.splitlines() if "memopt-run: error: " in line], errors
-
-
-def expect(process, code, *parts):
-    found, lines, errors = end(process)
-    assert found == code and len(lines) == (1 if parts else 0), (found, errors)
-    for part in parts:
-        assert part in lines[0], (part, lines)
-
-
-def read_results(folder):
-    return {"losses": json.loads((folder / "report.json").read_text())["losses"]} | {
-        f"{name} {key}": value.tobytes() for name in ("model", "optimizer")
-        for key, value in read_safetensors(folder / "checkpoint" / f"{name}.safetensors").items()}
 
 
 def check_bits(mpirun, package, data, work):
@@ -112,18 +94,7 @@ def check_losses(mpirun, package, data, work):
             time.sleep(0.05)
         return process, [int((work / f"pid{rank}").read_text()) for rank in range(RANKS)]
 
-    process, ranks = start()
-    os.kill(ranks[1], signal.SIGKILL)
-    before = time.monotonic()
-    code, _, errors = end(process)
-    assert code != 0 and time.monotonic() - before < 30, (code, errors)
-    process, ranks = start("--rank-timeout=1")
-    os.kill(ranks[1], signal.SIGSTOP)
-    expect(process, 3, "rank 0: waited 1 s for rank 1")
-    process, ranks = start(f"--save={work}/stopped")
-    os.kill(ranks[1], signal.SIGTERM)
-    expect(process, 5, "stopped after step")
-    assert (work / "stopped" / "model.safetensors").exists()
+    launched_ranks.check_losses(start, work, "rank 0: waited 1 s for rank 1")
 
 
 def check_network(mpirun, work):

@@ -2,16 +2,16 @@
 """two_levels.py FOLDER LAUNCHER...: four ranks train with the same bits on one host, on two and on four. Hosts are UTS namespaces of
 this machine: processes of two names do not share memory. Ranks that leave, hang or are killed end all with one message."""
 import json
-import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 
+import launched_ranks
 import processes
+from launched_ranks import expect, read_results
 from tensor_files import read_safetensors, rebatch, write_safetensors
 
 RANKS = 4
@@ -32,25 +32,6 @@ def get_options(launcher):
         return []
     version = subprocess.check_output([*launcher, "--version"], text=True)
     return [] if "HYDRA" in version else ["--allow-run-as-root", "--oversubscribe"]
-
-
-def end(process):
-    errors = process.communicate(timeout=300)[1]
-    return process.returncode, [line for line in errors.splitlines() if "memopt-run: error: " in line], errors
-
-
-def expect(process, code, *parts):
-    found, lines, errors = end(process)
-    assert found == code and len(lines) == (1 if parts else 0), (found, errors)
-    for part in parts:
-        assert part in lines[0], (part, lines)
-    return errors
-
-
-def read_results(folder):
-    return {"losses": json.loads((folder / "report.json").read_text())["losses"]} | {
-        f"{name} {key}": value.tobytes() for name in ("model", "optimizer")
-        for key, value in read_safetensors(folder / "checkpoint" / f"{name}.safetensors").items()}
 
 
 def check_bits(start, package, data, work):
@@ -88,18 +69,7 @@ def check_losses(start, package, data, work):
             time.sleep(0.05)
         return process, [int(line) for line in log.read_text().split()]
 
-    process, ranks = begin()
-    os.kill(ranks[1], signal.SIGKILL)
-    before = time.monotonic()
-    code, _, errors = end(process)
-    assert code != 0 and time.monotonic() - before < 30, (code, errors)
-    process, ranks = begin("--rank-timeout=1")
-    os.kill(ranks[1], signal.SIGSTOP)
-    expect(process, 3, "waited 1 s for rank ")
-    process, ranks = begin(f"--save={work}/stopped")
-    os.kill(ranks[1], signal.SIGTERM)
-    expect(process, 5, "stopped after step")
-    assert (work / "stopped" / "model.safetensors").exists()
+    launched_ranks.check_losses(begin, work, "waited 1 s for rank ")
 
 
 def check_own_package(start, package, data, work):
