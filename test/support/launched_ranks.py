@@ -8,7 +8,8 @@ import os
 import signal
 import time
 
-from tensor_files import read_safetensors
+import processes
+from tensor_files import read_safetensors, rebatch, write_safetensors
 
 
 def end(process):
@@ -24,6 +25,23 @@ def expect(process, code, *parts):
     for part in parts:
         assert part in lines[0], (part, lines)
     return errors
+
+
+def prepare(inputs, work, batch, stages, ranks):
+    """The batches of the small perceptron in `inputs`, as an option, and its package for ranks, by ZeRO's stage."""
+    write_safetensors(work / "data.safetensors", rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), batch))
+    packages = {stage: work / f"stage{stage}.memopt" for stage in stages}
+    for stage, path in packages.items():
+        expect(processes.start("memopt-compile", inputs / "mlp" / "model.pt2", f"--batch={batch}", "--optimizer=adamw", f"--zero-stage={stage}",
+                               f"--ranks={ranks}", "--quiet", "-o", path), 0)
+    return f"--data={work}/data.safetensors", packages
+
+
+def wait_for_steps(process, out):
+    """Returns once the file that it writes says that it trains."""
+    while "step 2/" not in out.read_text():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
 
 
 def read_results(folder):

@@ -17,7 +17,8 @@
 //     keep a whole:  F[a] + Opt[a+1, b, m - kept(a)]
 //     nest at j:     F[a..j-1] + Opt[j, b, m - crossing(a, j)] + Opt[a, j-1, m]
 //
-// What crosses j counts as far as it was made in a..j-1: the rest of it has entered a. The bytes are estimates, for values may reach across segments. The order that comes out is valid
+// What crosses j counts as far as it was made in a..j-1: the rest of it has entered a. The bytes
+// are estimates, for values may reach across segments. The order that comes out is valid
 // anyhow (all operands have run before) and is measured; the budget of the table is lowered by what
 // it missed.
 //

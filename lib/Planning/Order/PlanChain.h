@@ -78,7 +78,7 @@ private:
   std::vector<int32_t> cut;       ///< first position by segment, one past the end at the back
   std::vector<int32_t> backward;  ///< first backward position by segment, descending
   std::vector<uint8_t> madeAgain; ///< by action: by each segment that reads what it makes
-  std::vector<int64_t> kept, entering, forwardRoom, backwardRoom;
+  std::vector<int64_t> kept, forwardRoom, backwardRoom;
   std::vector<int64_t> crossings; ///< by first segment and cut
   std::vector<float> forwardCost;
   std::array<float, slots + 1> free{}; ///< the cost of nothing, by bytes

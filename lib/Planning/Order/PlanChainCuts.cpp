@@ -38,6 +38,8 @@ Chain::Chain(const Graph &graph, llvm::ArrayRef<int32_t> givenOrder, int32_t tur
     return;
   madeAgain.assign(graph.numActions, false);
   isUsable = !cuts.makeAgain || findMadeAgain(turn);
+  if (!isUsable)
+    return;
   assignBackward(turn);
   measureCrossings(turn);
   estimate(turn);
@@ -156,16 +158,13 @@ std::vector<int32_t> Chain::getSegments(int32_t turn) const {
 void Chain::measureCrossings(int32_t turn) {
   crossings.assign(size_t(numSegments) * numSegments, 0);
   std::vector<int32_t> segmentOf = getSegments(turn);
-  entering.assign(numSegments, 0);
   for (int32_t value = 0; value < graph.numResults; ++value) {
     if (!crosses(value, turn))
       continue;
     int32_t made = segmentOf[position[graph.opOf[value]]],
             last = segmentOf[std::min(lastForwardUse[value], turn - 1)];
-    for (int32_t j = made + 1; j <= last; ++j) {
+    for (int32_t j = made + 1; j <= last; ++j)
       crossing(made, j) += graph.bytes[value];
-      entering[j] += graph.bytes[value];
-    }
   }
   for (int32_t a = numSegments - 2; a >= 0; --a)
     for (int32_t j = a + 2; j < numSegments; ++j)
@@ -218,7 +217,7 @@ void Chain::estimate(int32_t turn) {
   for (int32_t segment = 0; segment < numSegments; ++segment) {
     for (int32_t at = cut[segment]; at < cut[segment + 1]; ++at) {
       int32_t op = order[at];
-      forwardRoom[segment] = std::max(forwardRoom[segment], load[at] - entering[segment]);
+      forwardRoom[segment] = std::max(forwardRoom[segment], load[at] - crossing(0, segment));
       if (!mayRepeat(op))
         continue;
       forwardCost[segment] += float(graph.cost[op]);

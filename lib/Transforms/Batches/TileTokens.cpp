@@ -31,7 +31,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Remarks.h"
-#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_TILETOKENSPASS
@@ -257,16 +256,12 @@ bool TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
 
 /// Says why the result of a product stays whole.
 static void remarkWhole(MatmulOp product, const TokenSegment::Obstacle &obstacle) {
-  std::string reason = "nothing reads it";
-  if (Operation *op = obstacle.op) {
-    StringRef module = getModulePath(op->getLoc());
-    reason = llvm::formatv("'{0}'{1}{2} {3}", op->getName().getStringRef(),
-                           module.empty() ? "" : " of ", module, obstacle.reason);
-  }
+  StringRef module = getModulePath(obstacle.op->getLoc());
   remark::missed(product.getLoc(),
                  remark::RemarkOpts::name("TileTokens").category("memopt-tile-tokens"))
       << remark::add("left {0} bytes whole", getTensorBytes(tensorType(product.getResult())))
-      << remark::reason("{0}", reason);
+      << remark::reason("'{0}'{1}{2} {3}", obstacle.op->getName().getStringRef(),
+                        module.empty() ? "" : " of ", module, obstacle.reason);
 }
 
 /// A segment holds further products, so that each is looked for anew.
@@ -280,11 +275,9 @@ void TileTokensPass::tileWideProducts(Block &block) {
     return nullptr;
   };
   while (MatmulOp op = findNext()) {
-    TokenSegment::Obstacle obstacle;
+    TokenSegment::Obstacle obstacle{op, "has too many ops behind it to write out for each tile"};
     FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult(), nullptr, &obstacle);
-    if (succeeded(segment) && segment->getOps().size() > mostOps)
-      obstacle = {op, "has too many ops behind it to write them out for each tile"};
-    if (obstacle.op || failed(segment)) {
+    if (failed(segment) || segment->getOps().size() > mostOps) {
       if (!tileApart(op, mostOps))
         remarkWhole(op, obstacle);
       continue;

@@ -29,30 +29,27 @@ FailureOr<TokenSegment> TokenSegment::create(Value seed, Belongs belongs, Obstac
   RankedTensorType type = tensorType(seed);
   TokenSegment segment(seed.getParentBlock(), type.getDimSize(0),
                        belongs ? 0 : type.getNumElements() / 2);
-  Obstacle found;
-  LogicalResult isBuilt = segment.build(seed, belongs, found);
-  if (succeeded(isBuilt) && !belongs)
+  std::optional<Obstacle> found = segment.build(seed, belongs);
+  if (!found && !belongs)
     if (Operation *reader = segment.findReaderOfWhole(/*mayLeaveForGradient=*/false))
       found = {reader, "needs the value of all tokens as a whole"};
+  if (!found)
+    return segment;
   if (obstacle)
-    *obstacle = found;
-  if (failed(isBuilt) || found.op)
-    return failure();
-  return segment;
+    *obstacle = *found;
+  return failure();
 }
 
 FailureOr<TokenSegment> TokenSegment::createOfPhase(Value seed, Phase phase) {
   RankedTensorType type = tensorType(seed);
   TokenSegment segment(seed.getParentBlock(), type.getDimSize(0), type.getNumElements() / 2);
   auto isOfPhase = [phase](Operation *op) { return getPhase(op) == phase; };
-  Obstacle obstacle;
-  if (failed(segment.build(seed, isOfPhase, obstacle)) ||
-      segment.findReaderOfWhole(phase == Phase::Forward))
+  if (segment.build(seed, isOfPhase) || segment.findReaderOfWhole(phase == Phase::Forward))
     return failure();
   return segment;
 }
 
-LogicalResult TokenSegment::build(Value seed, Belongs belongs, Obstacle &obstacle) {
+std::optional<TokenSegment::Obstacle> TokenSegment::build(Value seed, Belongs belongs) {
   tokenDims[seed] = 1;
   open.push_back(seed);
   grow(belongs);
@@ -60,16 +57,16 @@ LogicalResult TokenSegment::build(Value seed, Belongs belongs, Obstacle &obstacl
   for (SmallVector<Operation *> between = findBetween(); !between.empty();
        between = findBetween()) {
     for (Operation *op : between)
-      if (!add(op)) {
-        obstacle = {op, "mixes tokens"};
-        return failure();
-      }
+      if (!add(op))
+        return Obstacle{op, "mixes tokens"};
     grow(belongs);
   }
   sortOps();
+  if (ops.empty())
+    return Obstacle{seed.getDefiningOp(), "mixes tokens"};
   if (Operation *waiting = findWaiting())
-    obstacle = {waiting, "waits for what all tokens come to"};
-  return success(!ops.empty() && !obstacle.op);
+    return Obstacle{waiting, "waits for what all tokens come to"};
+  return std::nullopt;
 }
 
 void TokenSegment::sortOps() {

@@ -27,13 +27,14 @@ public:
 
   /// What a segment fails at.
   struct Obstacle {
-    Operation *op = nullptr;
+    Operation *op;
     StringRef reason;
   };
 
   /// The segment around `seed`, whose first dimension counts tokens; failure where some of it mixes
   /// tokens, or where a wide value is needed as a whole. With `belongs` it holds what that says,
-  /// however wide that is, and what lies between. Where it fails, `obstacle` says at what.
+  /// however wide that is, and what lies between. Where it fails, `obstacle` says at what, if
+  /// wanted.
   static FailureOr<TokenSegment> create(Value seed, Belongs belongs = nullptr,
                                         Obstacle *obstacle = nullptr);
 
@@ -70,7 +71,8 @@ private:
   TokenSegment(Block *block, int64_t count, int64_t leastElements)
       : block(block), count(count), leastElements(leastElements) {}
 
-  LogicalResult build(Value seed, Belongs belongs, Obstacle &obstacle);
+  /// Why there is no segment, or nothing.
+  std::optional<Obstacle> build(Value seed, Belongs belongs);
 
   void sortOps();
   bool isWide(Value value) const;

@@ -46,6 +46,10 @@ static std::string replaceAll(StringRef text, char from, char to) {
   return result;
 }
 
+std::string mlir::memopt::getInputName(StringRef option, unsigned place) {
+  return option == "betas" ? "beta" + std::to_string(place + 1) : replaceAll(option, '-', '_');
+}
+
 DictionaryAttr OptimizerSettings::toAttribute(MLIRContext *context) const {
   Builder b(context);
   SmallVector<NamedAttribute> attributes;

@@ -375,11 +375,6 @@ bool OptimizerPlan::isSetByHost() const {
   return word && *word == "host";
 }
 
-std::string mlir::memopt::getInputName(StringRef option, unsigned place) {
-  return option == "betas" ? "beta" + std::to_string(place + 1)
-                           : llvm::join(llvm::split(option, '-'), "_");
-}
-
 llvm::Expected<OptimizerSettings> OptimizerPlan::adaptSettings(const Optimizer &own,
                                                                const ParameterInfo &parameter,
                                                                const Group *group,

@@ -58,7 +58,7 @@ StatusOr<std::unique_ptr<Messages>> memopt::openMessages(Transport transport) {
     return environmentError(
         "ranks over " + std::string(spec.name) + " need a library that is built against it (" +
         (reason ? reason : "no reason given") + "); build memopt where " + spec.name +
-        " is installed, or name the library by the " + "environment variable " + spec.variable);
+        " is installed, or name the library by the environment variable " + spec.variable);
   }
   auto open = reinterpret_cast<MessagesFactory>(::dlsym(library, messagesFactory));
   if (!open)

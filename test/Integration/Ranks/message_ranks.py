@@ -9,12 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import launched_ranks
 import processes
 from launched_ranks import expect, read_results
-from tensor_files import read_safetensors, rebatch, write_safetensors
+from tensor_files import read_safetensors, write_safetensors
 
 RANKS = 2
 RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"  # by Open MPI's name, or MPICH's
@@ -89,9 +88,7 @@ def check_losses(mpirun, package, data, work):
     def start(*options):
         (work / "out0").write_text("")
         process = begin([*run, *options])
-        while "step 2/" not in (work / "out0").read_text():
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.05)
+        launched_ranks.wait_for_steps(process, work / "out0")
         return process, [int((work / f"pid{rank}").read_text()) for rank in range(RANKS)]
 
     launched_ranks.check_losses(start, work, "rank 0: waited 1 s for rank 1")
@@ -111,12 +108,7 @@ def main():
     model = inputs / "mlp" / "model.pt2"
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        write_safetensors(work / "data.safetensors", rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), 16))
-        data, package = f"--data={work}/data.safetensors", {}
-        for stage in (0, 2):
-            package[stage] = work / f"stage{stage}.memopt"
-            expect(begin(["memopt-compile", model, "--batch=16", "--optimizer=adamw", f"--zero-stage={stage}", f"--ranks={RANKS}",
-                          "--quiet", "-o", package[stage]]), 0)
+        data, package = launched_ranks.prepare(inputs, work, 16, (0, 2), RANKS)
         start = [mpirun, *own, *(command or []), "-n", RANKS]
         check_bits(start, package, data, work)
         if command:

@@ -7,12 +7,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import launched_ranks
 import processes
 from launched_ranks import expect, read_results
-from tensor_files import read_safetensors, rebatch, write_safetensors
 
 RANKS = 4
 RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"  # by Open MPI's name, MPICH's or torchrun's
@@ -64,9 +62,7 @@ def check_losses(start, package, data, work):
             file.write_text("")
         process = processes.start(*start, *place(PLACEMENTS["two"], log), "sh", "-c", f'exec "$@" >> {out}', "sh", "memopt-run",
                                   package, data, "--steps=100000000", *options)
-        while "step 2/" not in out.read_text():
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.05)
+        launched_ranks.wait_for_steps(process, out)
         return process, [int(line) for line in log.read_text().split()]
 
     launched_ranks.check_losses(begin, work, "waited 1 s for rank ")
@@ -91,15 +87,9 @@ def main():
     if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
         print("no host names of their own here")
         return
-    model = inputs / "mlp" / "model.pt2"
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        write_safetensors(work / "data.safetensors", rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), 8))
-        data, package = f"--data={work}/data.safetensors", {}
-        for stage in (0, 3):
-            package[stage] = work / f"stage{stage}.memopt"
-            expect(processes.start("memopt-compile", model, "--batch=8", "--optimizer=adamw", f"--zero-stage={stage}",
-                                   f"--ranks={RANKS}", "--quiet", "-o", package[stage]), 0)
+        data, package = launched_ranks.prepare(inputs, work, 8, (0, 3), RANKS)
         start = [*launcher, *get_options(launcher), "-n", RANKS]
         check_bits(start, package, data, work)
         check_losses(start, package[3], data, work)
