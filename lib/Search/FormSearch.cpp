@@ -67,6 +67,7 @@ SearchResult mlir::memopt::findLargestBatch(FormPlanner &planner, llvm::raw_ostr
   if (bound.code != StatusCode::Ok) {
     result.message = bound.misses.message;
     result.smallestBytes = bound.misses.bytes;
+    result.remarks = std::move(bound.misses.remarks);
     return result;
   }
   result.remark = "the largest batch is " + std::to_string(bound.fits.form.batch);
@@ -108,7 +109,10 @@ public:
     }
     bool isMisfit = result.code == StatusCode::DoesNotFit;
     result.message = isMisfit ? smallest.message + getForbidden() : failure;
-    result.smallestBytes = isMisfit ? smallest.bytes : 0;
+    if (isMisfit) {
+      result.smallestBytes = smallest.bytes;
+      result.remarks = smallest.remarks;
+    }
     return result;
   }
 

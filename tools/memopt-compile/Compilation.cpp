@@ -304,6 +304,7 @@ Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> chan
 
 StatusCode Compilation::take(mlir::memopt::SearchResult result) {
   if (result.code != StatusCode::Ok) {
+    llvm::errs() << result.remarks;
     errors.last = std::move(result.message);
     smallestBytes = result.smallestBytes;
     return result.code;

@@ -50,9 +50,8 @@ struct Trial {
   double seconds = 0;               ///< of a step, predicted
   double leastSeconds = 0;          ///< the same without a budget
   std::string message;              ///< unless Ok
-  /// If Ok: the planned step, and what was said on the way.
-  std::shared_ptr<OwningOpRef<ModuleOp>> planned;
-  std::string remarks;
+  std::shared_ptr<OwningOpRef<ModuleOp>> planned; ///< if Ok
+  std::string remarks;                            ///< what was said on the way
 
   /// Neither planned nor too large: the form is not possible, and the message says why.
   bool isRefused() const { return code != StatusCode::Ok && code != StatusCode::DoesNotFit; }
@@ -84,6 +83,7 @@ struct SearchResult {
   Trial best;                ///< if Ok
   std::string remark;        ///< if Ok: what was chosen and what it was chosen from, for people
   std::string message;       ///< unless Ok: the last thing that the user should read
+  std::string remarks;       ///< DoesNotFit: what was said of the form that message is about
   int64_t smallestBytes = 0; ///< DoesNotFit: of the device, the least that a trial needs
 };
 

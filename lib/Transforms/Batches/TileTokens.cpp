@@ -30,7 +30,6 @@
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/Remarks.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_TILETOKENSPASS
@@ -44,15 +43,28 @@ static bool isLinear(MatmulOp op) {
   return tensorType(op.getResult()).getRank() == 2 && !op.getTransposeA();
 }
 
+/// How many elements a product makes of one.
+static int64_t getGrowth(MatmulOp op) {
+  return tensorType(op.getResult()).getDimSize(1) / tensorType(op.getA()).getDimSize(1);
+}
+
 /// A product that makes much of little: of a size where its result leaves the caches.
 static bool isWideProduct(MatmulOp op) {
-  constexpr int64_t leastTokens = 64, leastBytes = 4 << 20, leastGrowth = 4;
+  constexpr int64_t leastTokens = 64, leastBytes = 4 << 20, leastGrowth = 2;
   RankedTensorType type = tensorType(op.getResult());
   bool isRead = llvm::any_of(op->getUses(), TokenSegment::isRead);
   if (!isRead || !isLinear(op) || getPhase(op) != Phase::Forward || op->hasAttr(kTileAttr))
     return false;
   return type.getDimSize(0) >= leastTokens && getTensorBytes(type) >= leastBytes &&
-         type.getDimSize(1) >= leastGrowth * tensorType(op.getA()).getDimSize(1);
+         getGrowth(op) >= leastGrowth;
+}
+
+/// What evaluation returns is what it is for.
+static bool hasGradients(ModuleOp module) {
+  WalkResult result = module.walk([](Operation *op) {
+    return getPhase(op) == Phase::Backward ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return result.wasInterrupted();
 }
 
 namespace {
@@ -60,6 +72,16 @@ namespace {
 struct ModuleOps {
   StringRef name;
   llvm::SetVector<Operation *> forward, backward;
+};
+
+/// Wide products that were left whole, of which one remark tells.
+struct WholeProducts {
+  void add(MatmulOp product, const TokenSegment::Obstacle &obstacle);
+  void report() const;
+
+  int64_t count = 0, bytes = 0, largest = 0;
+  std::optional<Location> place; ///< of the largest
+  std::string reason;            ///< why that is whole
 };
 
 struct TileTokensPass : mlir::memopt::impl::TileTokensPassBase<TileTokensPass> {
@@ -84,6 +106,8 @@ struct TileTokensPass : mlir::memopt::impl::TileTokensPassBase<TileTokensPass> {
                                  << patterns->describeModules(*pattern);
       signalPassFailure();
     }
+    if (hasGradients(getOperation()))
+      whole.report();
   }
 
 private:
@@ -94,6 +118,8 @@ private:
   void tileBackward(const ModuleOps &module);
   void tileWideProducts(Block &block);
   bool tileApart(MatmulOp product, size_t mostOps);
+
+  WholeProducts whole;
 };
 } // namespace
 
@@ -219,7 +245,7 @@ static MatmulOp findGradient(MatmulOp product, const TokenSegment &forward) {
       Operation *maker = open.pop_back_val().getDefiningOp();
       if (!maker || !seen.insert(maker).second)
         continue;
-      if (forward.contains(maker))
+      if (forward.contains(maker) && !forward.isSameForAll(maker))
         return true;
       if (getPhase(maker) == Phase::Backward)
         llvm::append_range(open, maker->getOperands());
@@ -227,7 +253,7 @@ static MatmulOp findGradient(MatmulOp product, const TokenSegment &forward) {
     return false;
   };
   for (auto op : product->getBlock()->getOps<MatmulOp>())
-    if (getPhase(op) == Phase::Backward && !op->hasAttr(kTileAttr) &&
+    if (getPhase(op) == Phase::Backward && isLinear(op) && !op->hasAttr(kTileAttr) &&
         op.getA().getType() == product.getResult().getType() && follows(op.getA()))
       return op;
   return nullptr;
@@ -254,19 +280,33 @@ bool TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
   return true;
 }
 
-/// Says why the result of a product stays whole.
-static void remarkWhole(MatmulOp product, const TokenSegment::Obstacle &obstacle) {
+void WholeProducts::add(MatmulOp product, const TokenSegment::Obstacle &obstacle) {
+  int64_t size = getTensorBytes(tensorType(product.getResult()));
+  ++count;
+  bytes += size;
+  if (size <= largest)
+    return;
+  largest = size;
+  place = product.getLoc();
   StringRef module = getModulePath(obstacle.op->getLoc());
-  remark::missed(product.getLoc(),
-                 remark::RemarkOpts::name("TileTokens").category("memopt-tile-tokens"))
-      << remark::add("left {0} bytes whole", getTensorBytes(tensorType(product.getResult())))
-      << remark::reason("'{0}'{1}{2} {3}", obstacle.op->getName().getStringRef(),
-                        module.empty() ? "" : " of ", module, obstacle.reason);
+  reason = llvm::formatv("'{0}'{1}{2} {3}", obstacle.op->getName(), module.empty() ? "" : " of ",
+                         module, obstacle.reason);
+}
+
+void WholeProducts::report() const {
+  if (!count)
+    return;
+  StringRef module = getModulePath(*place);
+  emitRemark(*place) << "left the results of " << count << " wide product"
+                     << (count == 1 ? "" : "s") << " whole, " << bytes << " bytes; the largest"
+                     << (module.empty() ? "" : ", of ") << module << (module.empty() ? "" : ",")
+                     << " has " << largest << " bytes, for " << reason;
 }
 
 /// A segment holds further products, so that each is looked for anew.
 void TileTokensPass::tileWideProducts(Block &block) {
   constexpr size_t mostOps = 512; // each is written out for every tile
+  constexpr int64_t headGrowth = 8;
   DenseSet<Operation *> seen;
   auto findNext = [&]() -> MatmulOp {
     for (auto op : block.getOps<MatmulOp>())
@@ -278,8 +318,10 @@ void TileTokensPass::tileWideProducts(Block &block) {
     TokenSegment::Obstacle obstacle{op, "has too many ops behind it to write out for each tile"};
     FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult(), nullptr, &obstacle);
     if (failed(segment) || segment->getOps().size() > mostOps) {
-      if (!tileApart(op, mostOps))
-        remarkWhole(op, obstacle);
+      // An MLP between two attentions has less to win: tiles of it are many ops in each layer, of
+      // which the planner finds worse plans than of few. It is tiled by hand.
+      if (getGrowth(op) >= headGrowth && !tileApart(op, mostOps))
+        whole.add(op, obstacle);
       continue;
     }
     segment->absorb(mostOps);

@@ -83,8 +83,11 @@ void TokenSegment::grow(Belongs belongs) {
   auto mayAdd = [&](Operation *op) { return !belongs || belongs(op); };
   while (!open.empty()) {
     Value value = open.pop_back_val();
-    if (Operation *maker = value.getDefiningOp(); maker && mayAdd(maker))
-      add(maker);
+    Operation *maker = value.getDefiningOp();
+    bool isMember = maker && mayAdd(maker) && add(maker);
+    // Whoever else reads what is the same for all tokens has nothing to do with the segment.
+    if (matchPattern(value, m_Constant()) || (isMember && isSameForAll(maker)))
+      continue;
     for (OpOperand &use : value.getUses())
       if (isRead(use) && mayAdd(use.getOwner()))
         add(use.getOwner());
@@ -160,6 +163,26 @@ bool TokenSegment::isLeading(ArrayRef<AffineExpr> exprs, ArrayRef<int64_t> shape
          });
 }
 
+/// Whether an operand of a result's own shape is mixed where the result has `loops`: a softmax over
+/// tokens reads all of them for each, and makes no part of its result out of the whole operand.
+static bool mixesInShape(Operation *op, const IterationSpace &space,
+                         const llvm::SetVector<unsigned> &loops) {
+  auto isOver = [](AffineMap map, auto &&condition) {
+    return map && llvm::any_of(llvm::seq(map.getNumDims()), [&](unsigned loop) {
+             return map.isFunctionOfDim(loop) && condition(loop);
+           });
+  };
+  auto isOfTokens = [&](unsigned loop) { return loops.contains(loop); };
+  auto isMixed = [&](unsigned loop) { return space.kinds[loop] == LoopKind::Mix; };
+  ArrayRef<AffineMap> maps = space.maps;
+  for (auto [result, made] : llvm::zip_equal(op->getResults(), maps.take_back(op->getNumResults())))
+    for (auto [operand, read] : llvm::zip(op->getOperands(), maps))
+      if (isOver(made, isOfTokens) && !isOver(read, isOfTokens) && isOver(read, isMixed) &&
+          tensorType(operand).getShape() == tensorType(result).getShape())
+        return true;
+  return false;
+}
+
 bool TokenSegment::addLoops(Operation *op) {
   auto iteration = dyn_cast<IterationOpInterface>(op);
   auto draw = dyn_cast<DrawOpInterface>(op);
@@ -200,6 +223,8 @@ bool TokenSegment::addLoops(Operation *op) {
     if (hasTokens)
       found.push_back({value, dims});
   }
+  if (mixesInShape(op, space, loops))
+    return false;
   for (auto [value, dims] : found)
     if (tokenDims.try_emplace(value, dims).second && isWide(value))
       open.push_back(value);
@@ -234,7 +259,7 @@ SmallVector<Operation *> TokenSegment::findBetween() const {
     if (!members.contains(&op))
       behind.push_back(&op);
     for (OpResult result : op.getResults())
-      if (!members.contains(&op) || isOfTokens(result))
+      if (!members.contains(&op) || (!isSameForAll(&op) && isOfTokens(result)))
         after.insert(result);
   }
   DenseSet<Operation *> before;

@@ -1,5 +1,5 @@
 // RUN: memopt-opt %s -memopt-tile-tokens -split-input-file | FileCheck %s
-// RUN: memopt-opt %s -memopt-tile-tokens -split-input-file --remarks-filter=memopt-tile-tokens --remark-format=emitRemark 2>&1 -o /dev/null | FileCheck %s --check-prefix=REMARK
+// RUN: memopt-opt %s -memopt-tile-tokens -split-input-file 2>&1 -o /dev/null | FileCheck %s --check-prefix=REMARK
 // RUN: memopt-opt %s -memopt-tile-tokens=parts=1 -split-input-file | FileCheck %s --check-prefix=WHOLE
 
 // A loss head of 64 tokens in two tiles. The count of labels is taken in front, of no logits; sums are added tile by
@@ -54,15 +54,26 @@ func.func @head(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>, %t: tensor<64xi64
 
 // Logits that are returned are needed as a whole. A remark says what needs them.
 
-// REMARK: [Missed] TileTokens {{.*}} Reason="'func.return' needs the value of all tokens as a whole", Remark="left 4194304 bytes whole"
-// REMARK: [Missed] TileTokens {{.*}} Reason="'memopt.softmax' needs the value of all tokens as a whole"
+// REMARK: remark: left the results of 1 wide product whole, 4194304 bytes; the largest has 4194304 bytes, for 'func.return' needs the value of all tokens as a whole
 
 // CHECK-LABEL: func.func @returned
 // CHECK-NOT: memopt.tile
-func.func @returned(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>, %t: tensor<64xi64>) -> (tensor<f32>, tensor<64x16384xf32>) {
+func.func @returned(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>, %t: tensor<64xi64>) -> (tensor<f32>, tensor<64x16384xf32>, tensor<f32>) {
   %l = memopt.matmul %h, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
   %total, %count, %largest, %log_sum = memopt.cross_entropy %l, %t : (tensor<64x16384xf32>, tensor<64xi64>) -> (tensor<f32>, tensor<f32>, tensor<64xf32>, tensor<64xf32>)
-  return %total, %l : tensor<f32>, tensor<64x16384xf32>
+  %gradient = arith.divf %total, %count {memopt.phase = #memopt.phase<backward>} : tensor<f32>
+  return %total, %l, %gradient : tensor<f32>, tensor<64x16384xf32>, tensor<f32>
+}
+
+// -----
+
+// Evaluation returns them for good, and nothing is said.
+
+// REMARK-NOT: remark:
+
+func.func @evaluated(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>) -> tensor<64x16384xf32> {
+  %l = memopt.matmul %h, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
+  return %l : tensor<64x16384xf32>
 }
 
 // -----
@@ -75,6 +86,44 @@ func.func @mixed(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>) -> tensor<64x8xf
   %l = memopt.matmul %h, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
   %p = memopt.softmax %l {axis = 0 : i64} : (tensor<64x16384xf32>) -> tensor<64x16384xf32>
   %d = memopt.matmul %p, %w : (tensor<64x16384xf32>, tensor<16384x8xf32>) -> tensor<64x8xf32>
+  return %d : tensor<64x8xf32>
+}
+
+// -----
+
+// A constant that two segments read does not make them one, with what mixes tokens between them.
+
+// CHECK-LABEL: func.func @constant
+// CHECK: memopt.matmul {{.*}}memopt.tile = 0
+// CHECK: memopt.matmul {{.*}}memopt.tile = 1
+// CHECK: memopt.softmax
+// CHECK: memopt.matmul {{.*}}memopt.tile = 0
+// CHECK: memopt.matmul {{.*}}memopt.tile = 1
+func.func @constant(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>) -> tensor<64x8xf32> {
+  %half = arith.constant dense<5.000000e-01> : tensor<64x16384xf32>
+  %l = memopt.matmul %h, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
+  %s = arith.mulf %l, %half : tensor<64x16384xf32>
+  %d = memopt.matmul %s, %w : (tensor<64x16384xf32>, tensor<16384x8xf32>) -> tensor<64x8xf32>
+  %p = memopt.softmax %d {axis = 0 : i64} : (tensor<64x8xf32>) -> tensor<64x8xf32>
+  %l2 = memopt.matmul %p, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
+  %s2 = arith.mulf %l2, %half : tensor<64x16384xf32>
+  %d2 = memopt.matmul %s2, %w : (tensor<64x16384xf32>, tensor<16384x8xf32>) -> tensor<64x8xf32>
+  return %d2 : tensor<64x8xf32>
+}
+
+// -----
+
+// What is made for the segment alone is not part of it where it mixes tokens.
+
+// CHECK-LABEL: func.func @softmax_in_front
+// CHECK: memopt.softmax {{.*}} : (tensor<64x8xf32>) -> tensor<64x8xf32>
+// CHECK: memopt.matmul {{.*}}memopt.tile = 0
+// CHECK: memopt.matmul {{.*}}memopt.tile = 1
+func.func @softmax_in_front(%h: tensor<64x8xf32>, %w: tensor<16384x8xf32>) -> tensor<64x8xf32> {
+  %e = math.exp %h : tensor<64x8xf32>
+  %p = memopt.softmax %e {axis = 0 : i64} : (tensor<64x8xf32>) -> tensor<64x8xf32>
+  %l = memopt.matmul %p, %w {transpose_b} : (tensor<64x8xf32>, tensor<16384x8xf32>) -> tensor<64x16384xf32>
+  %d = memopt.matmul %l, %w : (tensor<64x16384xf32>, tensor<16384x8xf32>) -> tensor<64x8xf32>
   return %d : tensor<64x8xf32>
 }
 

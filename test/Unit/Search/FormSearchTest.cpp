@@ -43,6 +43,7 @@ public:
     if (!trial.isHopeless && trial.bytes > budget) {
       trial.code = StatusCode::DoesNotFit;
       trial.message = "needs " + std::to_string(trial.bytes);
+      trial.remarks = "note: of " + std::to_string(trial.bytes) + "\n";
     }
     if (form.microBatches > mostCuts) {
       trial.code = StatusCode::BadInput;
@@ -98,6 +99,7 @@ TEST(FormSearchTest, WhatIsNotAllowedIsSaidBesideTheSmallestPlan) {
   SearchResult result = choose(planner, {});
   EXPECT_EQ(result.code, StatusCode::DoesNotFit);
   EXPECT_EQ(result.smallestBytes, 850);
+  EXPECT_EQ(result.remarks, "note: of 850\n");
   EXPECT_EQ(result.message,
             "needs 850; not allowed by --auto: accumulate, precision, batch, offload");
 }
