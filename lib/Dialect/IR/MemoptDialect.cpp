@@ -104,6 +104,8 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return expect(isa<PlannedAttr>(value), "a #memopt.planned");
   if (name == kSharesStateAttr || name == kOwnAttr)
     return expect(isa<UnitAttr>(value), "a unit");
+  if (name == kProgramOrderAttr)
+    return expect(isa<DenseI32ArrayAttr>(value), "an array of i32");
   if (name == kRestoreAttr)
     return expect(isa<StringAttr>(value), "a string");
   if (name == kTargetAttr)

@@ -65,6 +65,7 @@ public:
 private:
   void findSmallest();
   void buildRungs();
+  Plan bestSegments(int64_t budget) const;
   Plan descend(const Plan &above, size_t rung, bool trySegments) const;
   void sweepDown();
   void sweepDownAgain();
@@ -83,6 +84,7 @@ private:
   Graph graph;
   std::vector<Plan> seeds, byHand;
   Plan given, smallest;
+  std::vector<Plan> bases;    ///< run every op once: what segments are cut from, `given` first
   std::vector<int64_t> rungs; ///< budgets, descending
   std::vector<Plan> plans;    ///< by rung: the best for its budget
 };
@@ -101,7 +103,8 @@ void Ladder::findSmallest() {
   peakBound = std::max(peakBound, solution.peakLowerBound);
   smallest = planOf(graph, std::move(solution.order));
   if (means.recompute)
-    byHand = equalSegments(problem, graph, given, /*apart=*/16);
+    for (const Plan &base : bases)
+      llvm::append_range(byHand, equalSegments(problem, graph, base, /*apart=*/16));
   llvm::append_range(seeds, byHand);
   for (const Plan &plan : seeds)
     if (!plan.excess && (smallest.excess || plan.peak < smallest.peak))
@@ -155,6 +158,14 @@ Plan Ladder::annealFrom(Plan plan, size_t rung, int64_t sweep) const {
   return plan;
 }
 
+Plan Ladder::bestSegments(int64_t budget) const {
+  Plan best = segmentChain(graph, bases.front(), budget);
+  for (const Plan &base : llvm::drop_begin(bases))
+    if (Plan other = segmentChain(graph, base, budget); other.betterThan(best, budget))
+      best = std::move(other);
+  return best;
+}
+
 /// A plan for `rungs[rung]`, one rung below that of `above`.
 Plan Ladder::descend(const Plan &above, size_t rung, bool trySegments) const {
   int64_t budget = rungs[rung];
@@ -164,8 +175,8 @@ Plan Ladder::descend(const Plan &above, size_t rung, bool trySegments) const {
       start = plan;
   // The chain of segments is another basin; looked at now and then, for it takes a while.
   if (trySegments && means.recompute) {
-    Plan segments = evictGreedily(graph, tidied(problem, graph, segmentChain(graph, given, budget)),
-                                  budget, evictOptions());
+    Plan segments =
+        evictGreedily(graph, tidied(problem, graph, bestSegments(budget)), budget, evictOptions());
     segments = annealFrom(std::move(segments), rung, 0);
     start = annealFrom(std::move(start), rung, 0);
     return segments.betterThan(start, budget) ? segments : start;
@@ -221,9 +232,12 @@ void Ladder::sweepUp(int64_t sweep) {
 /// What people would make that the sweeps have not reached, each improved within its own bytes.
 /// They come last: sweeps that began with them would go other ways, and not be better throughout.
 void Ladder::addPlansByHand(std::vector<Plan> &found) const {
-  std::vector<Plan> plans = blockSegments(problem, graph, given);
-  if (llvm::any_of(turnsOf(graph, given.order), [](int32_t turn) { return turn > kAllCounts; }))
-    llvm::append_range(plans, equalSegments(problem, graph, given, /*apart=*/64));
+  std::vector<Plan> plans;
+  for (const Plan &base : bases) {
+    llvm::append_range(plans, blockSegments(problem, graph, base));
+    if (llvm::any_of(turnsOf(graph, base.order), [](int32_t turn) { return turn > kAllCounts; }))
+      llvm::append_range(plans, equalSegments(problem, graph, base, /*apart=*/64));
+  }
   AnnealOptions anneal = annealWithin(0);
   anneal.moves = moves / 32 / static_cast<int64_t>(plans.size() + 1);
   for (Plan &plan : plans) {
@@ -242,6 +256,9 @@ std::vector<Plan> Ladder::run() {
   for (Plan &plan : seeds)
     plan = planOf(graph, std::move(plan.order));
   given = planOf(graph, graph.givenOrder());
+  bases = {given};
+  for (const std::vector<int32_t> &order : options.orders)
+    bases.push_back(planOf(graph, isValid(graph, order) ? order : listSchedule(graph, order)));
   smallest = given;
   peakBound = planPeakLowerBound(problem);
   if (given.peak > peakBound)
@@ -359,8 +376,25 @@ static llvm::Expected<std::vector<Plan>> planKnown(const PlanProblem &problem,
   return plans;
 }
 
+/// Orders have each action that must be there once.
+static llvm::Error checkOrders(const PlanProblem &problem, const PlanFrontierOptions &options) {
+  std::vector<int32_t> expected = Graph(problem).givenOrder();
+  llvm::sort(expected);
+  for (auto [number, order] : llvm::enumerate(options.orders)) {
+    std::vector<int32_t> actions = order;
+    llvm::sort(actions);
+    if (actions != expected)
+      return llvm::createStringError(
+          "order %zu has %zu actions; expected each of the %zu that must be there once", number,
+          actions.size(), expected.size());
+  }
+  return llvm::Error::success();
+}
+
 static llvm::Expected<PlanFrontier> solveCheckedFrontier(const PlanProblem &problem,
                                                          const PlanFrontierOptions &options) {
+  if (llvm::Error error = checkOrders(problem, options))
+    return std::move(error);
   llvm::Expected<std::vector<Plan>> plans = planKnown(problem, options);
   if (!plans)
     return plans.takeError();
@@ -385,7 +419,7 @@ memopt::planning::solvePlanFrontier(const PlanProblem &problem,
       options.cache, "frontier",
       [&](FieldWriter &question) {
         question(printPlanProblem(problem), options.iterations, static_cast<int64_t>(options.seed),
-                 options.known);
+                 options.known, options.orders);
       },
       [&](const PlanFrontier &found) { return verifyPlanFrontier(problem, found); },
       [&] { return solveCheckedFrontier(problem, options); });

@@ -440,6 +440,27 @@ void Swaps::apply(planning::PlanAction action, OpBuilder &builder, IRMapping &la
   }
 }
 
+void OrderProblem::noteProgramOrder(ModuleOp module, ArrayRef<int32_t> order) const {
+  auto isInstruction = [&](int32_t number) {
+    return number > 0 && number <= static_cast<int32_t>(instructions.size());
+  };
+  SmallVector<int32_t> numbers = llvm::filter_to_vector(order, isInstruction);
+  module->setAttr(MemoptDialect::kProgramOrderAttr,
+                  DenseI32ArrayAttr::get(module.getContext(), numbers));
+}
+
+std::optional<std::vector<int32_t>> OrderProblem::getProgramOrder(ModuleOp module) const {
+  auto numbers = module->getAttrOfType<DenseI32ArrayAttr>(MemoptDialect::kProgramOrderAttr);
+  if (!numbers || numbers.size() != static_cast<int64_t>(instructions.size()) ||
+      !problem.regions.empty())
+    return std::nullopt;
+  std::vector<int32_t> order(problem.ops.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin() + 1, order.end() - 1,
+            [&](int32_t a, int32_t b) { return numbers[a - 1] < numbers[b - 1]; });
+  return order;
+}
+
 void OrderProblem::apply(ArrayRef<int32_t> order) {
   Swaps swaps(swapped);
   Operation *terminator = block.getTerminator();

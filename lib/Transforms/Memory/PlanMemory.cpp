@@ -136,6 +136,7 @@ struct PlanMemoryPass : public mlir::memopt::impl::PlanMemoryPassBase<PlanMemory
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    module->removeAttr(MemoptDialect::kProgramOrderAttr); // orders are settled
     FailureOr<StepModel> step = createPlannableStep(module);
     FailureOr<::memopt::Cache *> folder = openCache(module, cache);
     if (failed(step) || failed(folder))

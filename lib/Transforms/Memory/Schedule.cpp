@@ -117,8 +117,10 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
           << "scheduling failed: " << llvm::toString(order.takeError());
       return signalPassFailure();
     }
-    if (!llvm::is_sorted(*order))
-      problem.apply(*order);
+    if (llvm::is_sorted(*order))
+      return;
+    problem.noteProgramOrder(getOperation(), *order);
+    problem.apply(*order);
   }
 };
 } // namespace

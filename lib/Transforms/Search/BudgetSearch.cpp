@@ -315,6 +315,9 @@ LogicalResult BudgetSearch::State::solve(const Form &form,
                                          std::vector<std::vector<int32_t>> known) {
   planning::PlanFrontierOptions search;
   search.known = std::move(known);
+  // What memopt-schedule has moved may hide the segments that the program is made of.
+  if (auto order = form.problem.getProgramOrder(form.step.getModule()))
+    search.orders.push_back(std::move(*order));
   search.iterations = options.iterations;
   search.threads = options.threads;
   search.cache = options.cache;

@@ -944,3 +944,43 @@ TEST(Plan, ChainsCountWhatAllSegmentsReadOnce) {
   EXPECT_LE(plan.peak, kBudget);
   EXPECT_LE(plan.cost, given.cost + 31 * 100);
 }
+
+/// The problem whose given order is `order`.
+static PlanProblem renumbered(const PlanProblem &problem, llvm::ArrayRef<int32_t> order) {
+  std::vector<int32_t> numbers(order.size());
+  for (auto [number, op] : llvm::enumerate(order))
+    numbers[op] = static_cast<int32_t>(number);
+  PlanProblem shuffled;
+  for (int32_t op : order) {
+    shuffled.ops.push_back(problem.ops[op]);
+    for (PlanValue &input : shuffled.ops.back().inputs)
+      input.op = numbers[input.op];
+  }
+  return shuffled;
+}
+
+/// An order for few bytes may tear segments apart: all parts of the input are cut off it at once.
+/// The program's order beside it has them.
+TEST(Plan, SegmentsBeginWithTheProgramsOrderToo) {
+  PlanProblem program = loopsOverACast(31);
+  std::vector<int32_t> order(program.ops.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_partition(order.begin(), order.end(),
+                        [&](int32_t op) { return op < 2 || program.ops[op].cost == 20; });
+  PlanProblem shuffled = renumbered(program, order);
+  std::vector<int32_t> back(order.size());
+  for (auto [number, op] : llvm::enumerate(order))
+    back[op] = static_cast<int32_t>(number);
+  PlanFrontierOptions options;
+  options.iterations = 0;
+  PlanFrontier without = llvm::cantFail(solvePlanFrontier(shuffled, options));
+  options.orders = {back};
+  PlanFrontier with = llvm::cantFail(solvePlanFrontier(shuffled, options));
+  EXPECT_LT(with.points.front().peak, without.points.front().peak);
+
+  options.orders = {{0, 1}};
+  llvm::Expected<PlanFrontier> wrong = solvePlanFrontier(shuffled, options);
+  ASSERT_FALSE(bool(wrong));
+  EXPECT_EQ(llvm::toString(wrong.takeError()),
+            "order 0 has 2 actions; expected each of the 95 that must be there once");
+}

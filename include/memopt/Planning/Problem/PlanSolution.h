@@ -72,6 +72,9 @@ struct PlanFrontierOptions {
   /// there, and no point is worse than they are. They take the place of what would be searched
   /// without the ways.
   std::vector<std::vector<int32_t>> known;
+  /// Orders of all actions that must be there, once each, in whose segments plans begin besides
+  /// those of the given order. Where one breaks a dependence, it is followed as far as it can be.
+  std::vector<std::vector<int32_t>> orders;
 };
 
 /// Every point's order is valid and has the figures that it says, and the points ascend in peak and

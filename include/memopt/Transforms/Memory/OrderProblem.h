@@ -71,6 +71,12 @@ public:
   /// Writes the problem for memopt-plan. Nothing is written where `path` is empty.
   LogicalResult write(StringRef path) const;
 
+  /// Says on the module that `order`, in which each instruction is once, is about to be applied to
+  /// the program's own.
+  void noteProgramOrder(ModuleOp module, ArrayRef<int32_t> order) const;
+  /// The order of that program, if there is such a note and all of its instructions are here.
+  std::optional<std::vector<int32_t>> getProgramOrder(ModuleOp module) const;
+
   /// Puts the instructions into `order` (a solution's list, with repeats), clones where an op
   /// stands again, and makes the transfers of values that are swapped.
   void apply(ArrayRef<int32_t> order);
