@@ -246,6 +246,21 @@ for rows, columns in [(16, 8), (100, 8), (33, 4), (50, 16), (20, 64), (9, 128), 
     add(f"sum_of_strided_{rows}_{columns}", k.yields(total), [a, strided, head, a[1:]],
         [(a.astype(np.float64) * strided[1::2, 2][:, None] * np.concatenate([head, a[1:]])).sum()])
 
+# Two matrices that are transposed and interleaved, as the parts of complex numbers are.
+for rows, columns, dtype in [(32, 32, "f32"), (144, 32, "f32"), (40, 17, "f32"), (36, 24, "f64"), (7, 5, "f32")]:
+    real, imaginary, other = (normal(*shape, dtype=np.float32 if dtype == "f32" else np.float64)
+                              for shape in ((rows, columns), (rows, columns), (columns, rows, 2)))
+    k = Kernel(((rows, columns), dtype), ((rows, columns), dtype), ((columns, rows, 2), dtype))
+    turned = []
+    for part in k.arguments[:2]:
+        t = k.view(f"memopt.transpose {part.name} {{permutation = array<i64: 1, 0>}} : ({part.type}) -> {tensor((columns, rows), dtype)}", (columns, rows), dtype)
+        turned.append(k.view(f"tensor.expand_shape {t.name} [[0], [1, 2]] output_shape [{columns}, {rows}, 1] : {t.type} into "
+                             f"{tensor((columns, rows, 1), dtype)}", (columns, rows, 1), dtype))
+    pairs = k.view(f"tensor.concat dim(2) {turned[0].name}, {turned[1].name} : ({turned[0].type}, {turned[1].type}) -> {k.arguments[2].type}",
+                   (columns, rows, 2), dtype)
+    r = k.pointwise([pairs, k.arguments[2]], dtype, f"%s = arith.mulf %a0, %a1 : {dtype}\nlinalg.yield %s : {dtype}")
+    add(f"interleaved_{rows}_{columns}_{dtype}", k.yields(r), [real, imaginary, other], [np.stack([real.T, imaginary.T], 2) * other], tolerance=0)
+
 # Rows that depend on a statistic of the whole.
 a = normal(300, 65)
 k = Kernel(((300, 65), "f32"))

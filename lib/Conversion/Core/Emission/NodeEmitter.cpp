@@ -7,8 +7,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Conversion/Core/Emission/NodeEmitter.h"
-#include "LaneOffsets.h"
 #include "RandomEmitter.h"
+#include "SharedReads.h"
 #include "memopt/Conversion/Core/Emission/BitEmitter.h"
 #include "memopt/Conversion/Core/Emission/SumEmitter.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
@@ -398,15 +398,16 @@ Value NodeEmitter::emitLoad(const ElementNode &node) {
 Value NodeEmitter::emitSharedLoad(const ElementNode &node, Scope *scope, Value guard) {
   if (table.getStride(node.address, *scope->vector) == 1)
     return nullptr; // a vector as it lies
-  std::optional<SmallVector<int64_t>> offsets = getLaneOffsets(table, node.address, *scope);
+  std::optional<SmallVector<int64_t>> offsets =
+      table.getOffsets(node.address, {*scope->vector, scope->lanes, scope->step});
   std::optional<SharedReads> reads = offsets ? shareReads(*offsets) : std::nullopt;
   // A guard for each lane is none for each element.
   if (!reads || (guard && isa<VectorType>(guard.getType())))
     return nullptr;
   auto count = static_cast<int64_t>(reads->offsets.size());
-  bool isContiguous = reads->isContiguous();
+  bool areContiguous = reads->areContiguous();
   Value index = emitIndex(node.address, nullptr);
-  if (isContiguous && reads->offsets.front())
+  if (areContiguous && reads->offsets.front())
     index = arith::AddIOp::create(builder, location, index, constant(reads->offsets.front()));
   if (count == 1) {
     // Where the guard is false any address will do.
@@ -416,7 +417,7 @@ Value NodeEmitter::emitSharedLoad(const ElementNode &node, Scope *scope, Value g
                              node.type, getAlignment(node.type), nullptr);
     return splat(element, scope->lanes);
   }
-  if (!isContiguous) {
+  if (!areContiguous) {
     auto type = cast<VectorType>(getVectorType(builder.getI64Type(), count));
     Value steps = arith::ConstantOp::create(builder, location,
                                             DenseElementsAttr::get(type, ArrayRef(reads->offsets)));
