@@ -615,6 +615,44 @@ def check_checks():
     print("ok checks")
 
 
+def check_answers():
+    """Answers about all elements that have to hold of each of them keep samples apart, which micro-batches take one by one."""
+    class Answers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 3)
+
+        def forward(self, x, t):
+            assert t.max() < 3, "labels beyond the classes"
+            torch._assert(x.amax() <= 9, "beyond nine")
+            if t.min() < 0:
+                raise ValueError("labels below zero")
+            if not torch.isfinite(x).all():
+                raise ValueError("inputs that are no numbers")
+            if (x == 7).any():
+                raise ValueError("sevens")
+            if x.min().item() < -5:
+                raise ValueError("below minus five")
+            return F.cross_entropy(self.linear(x), t.clamp(0, 2))
+    model = Answers()
+    batch = {"x": torch.rand(4, 6), "t": torch.tensor([0, 2, 1, 0])}
+    step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), lr=0.0), micro_batches=4)
+
+    def change(name, value):
+        return {**batch, name: torch.cat([batch[name][:2], torch.full_like(batch[name][2:3], value), batch[name][3:]])}
+    torch.testing.assert_close(torch.tensor(step(batch)), model(**batch).detach(), rtol=1e-5, atol=1e-6)
+    for name, value, text in (("t", 3, "labels beyond the classes"), ("x", 10, "beyond nine"), ("t", -1, "labels below zero"),
+                              ("x", -float("inf"), "no numbers"), ("x", 7, "sevens"), ("x", -6, "below minus five")):
+        for run in (lambda other: model(**other), step):
+            try:
+                run(change(name, value))
+            except (AssertionError, ValueError, memopt.Error) as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(f"a batch that the model refuses was trained on: {text}")
+    print("ok answers")
+
+
 def check_asserts():
     """What PyTorch asks of numbers that follow from the data: that a size fits, and how many rows there are."""
     class Segments(nn.Module):
@@ -846,4 +884,5 @@ if __name__ == "__main__":
     check_queue()
     check_definite()
     check_checks()
+    check_answers()
     check_asserts()
