@@ -50,9 +50,7 @@ from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
-from .rewriting.one_sided import TracedParameters
-from .rewriting.sides import find_known_side, finish_sides, settle_sides
-from .rewriting.written_parameters import find_writing_branch
+from .rewriting.sides import TracedParameters, find_known_side, find_writing_branch, finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing

@@ -8,7 +8,7 @@ leaves everything as it was. So each check is a term of the loss: the mean over 
 is no number where it fails. A mean, and not the one answer for all, keeps the samples of a batch apart.
 
 Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises. Other branches that the data
-decide are marked, for rewriting/sides.py: `decide` says which side is traced.
+decide are marked, for rewriting/sides: `decide` says which side is traced.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from ..user_code.places import called_from, is_hidden
 from .answers import Answers
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
-from .sides import MOST_BRANCHES
-from .written_parameters import ADVICE
+from .sides import ADVICE, MOST_BRANCHES
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
