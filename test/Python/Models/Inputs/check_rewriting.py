@@ -64,6 +64,17 @@ def counted(self, x, t):
 
 
 @case()
+def counted_rows(self, x, t):
+    """Degrees of nodes, without edges from a node to itself."""
+    y = self.linear(x)
+    known = t >= 0
+    rows = t[known]
+    count = torch.bincount(rows, minlength=5)
+    means = torch.zeros(5, 5).index_add(0, rows, y[known]) / count.clamp(min=1)[:, None]
+    return means.exp().sum() + torch.bincount(rows, weights=x[known, 0], minlength=6).square().sum()
+
+
+@case()
 def segments(self, x):
     y = self.linear(x)
     lengths = torch.tensor([3, 0, 5, 2])  # the last two rows have no segment
