@@ -868,6 +868,17 @@ def check_experts():
     compare_step("experts", lambda: (Model(experts, 6, 64, gate=nn.Linear(64, 4), experts=experts_of()), {"x": torch.randn(40, 6)}))
 
 
+def check_gradients_of_samples():
+    """Norms of each sample's gradients, whose parts lie in memory in another order than PyTorch's own."""
+    def norms(self, x, y):
+        def loss(parameters, a, b):
+            return F.mse_loss(torch.func.functional_call(self.net, parameters, (a[None],)), b[None])
+        slopes = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(dict(self.net.named_parameters()), x, y)
+        return F.mse_loss(self.net(x), y) + sum(slope.flatten(1).square().sum(1) for slope in slopes.values()).sqrt().mean()
+    compare_step("gradients_of_samples", lambda: (Model(norms, 4, 1, net=nn.Sequential(nn.Linear(4, 10), nn.Tanh(), nn.Linear(10, 1))),
+                                                  {"x": torch.randn(6, 4), "y": torch.randn(6, 1)}))
+
+
 def check_roots():
     """Square roots of matrices and polar decompositions, of matrices with equal eigenvalues as well."""
     def roots(self, x):
@@ -883,6 +894,7 @@ def check_roots():
 if __name__ == "__main__":
     check_all()
     check_roots()
+    check_gradients_of_samples()
     check_state()
     check_windows()
     check_experts()
