@@ -868,6 +868,13 @@ def check_experts():
     compare_step("experts", lambda: (Model(experts, 6, 64, gate=nn.Linear(64, 4), experts=experts_of()), {"x": torch.randn(40, 6)}))
 
 
+@case(w=lambda: torch.randn(5, 5, dtype=torch.cfloat), b=lambda: torch.randn(12, 5, dtype=torch.cfloat))
+def adjoints(self, x):
+    z = torch.complex(self.linear(x), self.linear(x).sin())
+    y = torch.addmm(self.b, z, self.w.mH, beta=0.5, alpha=2 - 1j) + z @ self.w.adjoint()
+    return y.real.tanh().sum() + y.imag.sin().sum()
+
+
 def check_gradients_of_samples():
     """Norms of each sample's gradients, whose parts lie in memory in another order than PyTorch's own."""
     def norms(self, x, y):
