@@ -175,3 +175,33 @@ func.func @orders(%a: tensor<8x1000xf32>) {
   }
   return
 }
+
+// Two transposed matrices side by side in pairs: pairs are one loop with their columns, whose lanes read each element of a tile twice.
+// CHECK-LABEL: kernel memopt_kernel_{{[0-9]+}}
+// CHECK: nest 32/tile 16 288/32
+#turned = affine_map<(o, x) -> (x, o)>
+#pairs = affine_map<(o, x, c) -> (o, x, c)>
+func.func @interleaved(%a: tensor<144x32xf32>, %b: tensor<144x32xf32>, %c: tensor<32x144x2xf32>) {
+  %0 = memopt.kernel (%x = %a : tensor<144x32xf32>, %y = %b : tensor<144x32xf32>, %z = %c : tensor<32x144x2xf32>) -> tensor<32x144x2xf32> {
+    %e = tensor.empty() : tensor<32x144xf32>
+    %s = linalg.generic {indexing_maps = [#turned, #m2], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<144x32xf32>) outs(%e : tensor<32x144xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      linalg.yield %p : f32
+    } -> tensor<32x144xf32>
+    %t = linalg.generic {indexing_maps = [#turned, #m2], iterator_types = ["parallel", "parallel"]} ins(%y : tensor<144x32xf32>) outs(%e : tensor<32x144xf32>) {
+    ^bb0(%p: f32, %o: f32):
+      linalg.yield %p : f32
+    } -> tensor<32x144xf32>
+    %s1 = tensor.expand_shape %s [[0], [1, 2]] output_shape [32, 144, 1] : tensor<32x144xf32> into tensor<32x144x1xf32>
+    %t1 = tensor.expand_shape %t [[0], [1, 2]] output_shape [32, 144, 1] : tensor<32x144xf32> into tensor<32x144x1xf32>
+    %both = tensor.concat dim(2) %s1, %t1 : (tensor<32x144x1xf32>, tensor<32x144x1xf32>) -> tensor<32x144x2xf32>
+    %f = tensor.empty() : tensor<32x144x2xf32>
+    %r = linalg.generic {indexing_maps = [#pairs, #pairs, #pairs], iterator_types = ["parallel", "parallel", "parallel"]} ins(%both, %z : tensor<32x144x2xf32>, tensor<32x144x2xf32>) outs(%f : tensor<32x144x2xf32>) {
+    ^bb0(%p: f32, %q: f32, %o: f32):
+      %1 = arith.mulf %p, %q : f32
+      linalg.yield %1 : f32
+    } -> tensor<32x144x2xf32>
+    memopt.yield %r : tensor<32x144x2xf32>
+  }
+  return
+}

@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A load that is contiguous along a loop u and strided along the lanes v would be a gather. Instead
+// A load that is contiguous along a loop u and scattered along the lanes v would be a gather. Instead
 // the loops go over tiles of u times lanes; each tile is read by vectors along u, transposed square
 // by square in registers, and kept in a buffer on the stack, from which the rows of the tile read
 // vectors along v. What is left over at the ends of u and v gathers.
@@ -143,13 +143,14 @@ void LoopTiles::fillTile(const KernelNest &nest, NodeId id, Value buffer) {
   const ElementNode &node = graph.getNode(id);
   Type vector = getVectorType(node.type, nest.tile);
   unsigned alignment = node.type.getIntOrFloatBitWidth() / 8;
-  int64_t stride = *table.getStride(node.address, nest.loops.back());
+  SmallVector<int64_t> offsets =
+      *table.getOffsets(node.address, {nest.loops.back(), nest.lanes, nest.lanes});
   Value base = nodes.getAddress(nodes.arguments.buffers[node.number], node.type,
                                 nodes.emitIndex(node.address, nullptr));
   for (int64_t column = 0; column < nest.lanes; column += nest.tile) {
     SmallVector<Value> square;
     for (int64_t i = 0; i < nest.tile; ++i) {
-      Value address = nodes.getAddress(base, node.type, constant((column + i) * stride));
+      Value address = nodes.getAddress(base, node.type, constant(offsets[column + i]));
       square.push_back(nodes.loadFrom(address, vector, alignment, nullptr));
     }
     for (int64_t distance = 1; distance < nest.tile; distance *= 2)

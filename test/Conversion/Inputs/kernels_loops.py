@@ -229,6 +229,38 @@ p = k.view("memopt.pad %arg0 {low = array<i64: 0, 1, 3>, high = array<i64: 0, 0,
 s = k.reduce([(p, ID3)], ((4, 10), "(d0, d1, d2) -> (d0, d1)"), "ppr", "0.0", ADD)
 add("sum_padded", k.yields(s), [a], [np.pad(a.astype(np.float64), ((0, 0), (1, 0), (3, 2))).sum(2)])
 
+# Sums over rows and columns in one loop, of values for each row, for each column, and of every other row; pieces that are joined.
+MUL = "%p = arith.mulf %a0, %a1 : f32\n%q = arith.mulf %p, %a2 : f32\n%s = arith.addf %o0, %q : f32\nlinalg.yield %s : f32"
+for rows, columns in [(16, 8), (100, 8), (33, 4), (50, 16), (20, 64), (9, 128), (40, 6), (12, 80)]:
+    a, b, c = (abs(normal(*shape)) for shape in ((rows, columns), (rows,), (columns,)))
+    k = Kernel(((rows, columns), "f32"), ((rows,), "f32"), ((columns,), "f32"))
+    total = k.reduce([(k.arguments[0], ID2), (k.arguments[1], "(d0, d1) -> (d0)"), (k.arguments[2], "(d0, d1) -> (d1)")],
+                     ((), "(d0, d1) -> ()"), "rr", "0.0", MUL)
+    add(f"sum_of_shared_{rows}_{columns}", k.yields(total), [a, b, c], [(a.astype(np.float64) * b[:, None] * c).sum()])
+    strided, head = abs(normal(2 * rows, 3)), abs(normal(1, columns))
+    k = Kernel(((rows, columns), "f32"), ((2 * rows, 3), "f32"), ((1, columns), "f32"), ((rows - 1, columns), "f32"))
+    every = k.view(f"tensor.extract_slice %arg1[1, 2] [{rows}, 1] [2, 1] : tensor<{2 * rows}x3xf32> to tensor<{rows}xf32>", (rows,), "f32")
+    joined = k.view(f"tensor.concat dim(0) %arg2, %arg3 : (tensor<1x{columns}xf32>, tensor<{rows - 1}x{columns}xf32>) -> tensor<{rows}x{columns}xf32>",
+                    (rows, columns), "f32")
+    total = k.reduce([(k.arguments[0], ID2), (every, "(d0, d1) -> (d0)"), (joined, ID2)], ((), "(d0, d1) -> ()"), "rr", "0.0", MUL)
+    add(f"sum_of_strided_{rows}_{columns}", k.yields(total), [a, strided, head, a[1:]],
+        [(a.astype(np.float64) * strided[1::2, 2][:, None] * np.concatenate([head, a[1:]])).sum()])
+
+# Two matrices that are transposed and interleaved, as the parts of complex numbers are.
+for rows, columns, dtype in [(32, 32, "f32"), (144, 32, "f32"), (40, 17, "f32"), (36, 24, "f64"), (7, 5, "f32")]:
+    real, imaginary, other = (normal(*shape, dtype=np.float32 if dtype == "f32" else np.float64)
+                              for shape in ((rows, columns), (rows, columns), (columns, rows, 2)))
+    k = Kernel(((rows, columns), dtype), ((rows, columns), dtype), ((columns, rows, 2), dtype))
+    turned = []
+    for part in k.arguments[:2]:
+        t = k.view(f"memopt.transpose {part.name} {{permutation = array<i64: 1, 0>}} : ({part.type}) -> {tensor((columns, rows), dtype)}", (columns, rows), dtype)
+        turned.append(k.view(f"tensor.expand_shape {t.name} [[0], [1, 2]] output_shape [{columns}, {rows}, 1] : {t.type} into "
+                             f"{tensor((columns, rows, 1), dtype)}", (columns, rows, 1), dtype))
+    pairs = k.view(f"tensor.concat dim(2) {turned[0].name}, {turned[1].name} : ({turned[0].type}, {turned[1].type}) -> {k.arguments[2].type}",
+                   (columns, rows, 2), dtype)
+    r = k.pointwise([pairs, k.arguments[2]], dtype, f"%s = arith.mulf %a0, %a1 : {dtype}\nlinalg.yield %s : {dtype}")
+    add(f"interleaved_{rows}_{columns}_{dtype}", k.yields(r), [real, imaginary, other], [np.stack([real.T, imaginary.T], 2) * other], tolerance=0)
+
 # Rows that depend on a statistic of the whole.
 a = normal(300, 65)
 k = Kernel(((300, 65), "f32"))

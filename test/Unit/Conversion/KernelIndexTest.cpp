@@ -125,4 +125,37 @@ TEST(KernelIndex, RandomExpressionsKeepTheirValue) {
     }
   }
 }
+
+/// What is said of lanes holds for every block of them that begins where it may.
+TEST(KernelIndex, OffsetsOfLanes) {
+  std::mt19937 random(5);
+  unsigned known = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    IndexTable table;
+    AtomId row = table.addVariable(6), flat = table.addVariable(960);
+    IndexExpr expr = table.get(flat);
+    for (int depth = random() % 3; depth >= 0; --depth) {
+      int64_t factor = 1 << (random() % 7);
+      factor = random() % 4 ? factor : factor * 3;
+      IndexExpr other = IndexTable::scale(table.get(row), random() % 2 ? 16 : 3);
+      other = IndexTable::add(random() % 2 ? other : IndexExpr(), table.get(flat));
+      expr = IndexTable::add(
+          expr, random() % 2 ? table.floorDiv(other, factor) : table.mod(other, factor),
+          int64_t(random() % 7) - 3);
+    }
+    int64_t count = 1 << (random() % 6), step = random() % 2 ? count : 1 << (random() % 6);
+    auto offsets = table.getOffsets(expr, {flat, count, step});
+    if (!offsets)
+      continue;
+    ++known;
+    for (int64_t first = 0; first + count <= 960; first += step)
+      for (int64_t lane = 0; lane < count; ++lane) {
+        std::vector<int64_t> at{first / step % 6, first};
+        int64_t begin = evaluate(table, expr, at);
+        at[1] += lane;
+        ASSERT_EQ(evaluate(table, expr, at) - begin, (*offsets)[lane]) << toString(table, expr);
+      }
+  }
+  EXPECT_GT(known, 500u);
+}
 } // namespace

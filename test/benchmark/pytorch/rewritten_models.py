@@ -53,7 +53,7 @@ class Experts(nn.Module):
 
 
 class Mixture(nn.Module):
-    def __init__(self, words=2000, width=192, layers=2):
+    def __init__(self, words=8000, width=384, layers=4):
         super().__init__()
         self.words, self.head = nn.Embedding(words, width), nn.Linear(width, words, bias=False)
         self.blocks = nn.ModuleList(Block(width, 6) for _ in range(layers))
@@ -71,7 +71,7 @@ class Mixture(nn.Module):
 
 
 def experts():
-    return train(Mixture(), times(lambda: {"tokens": torch.randint(2000, (4, 128)), "target": torch.randint(2000, (4, 128))}))
+    return train(Mixture(), times(lambda: {"tokens": torch.randint(8000, (4, 256)), "target": torch.randint(8000, (4, 256))}))
 
 
 class Attention(nn.Module):
@@ -100,19 +100,19 @@ class Attention(nn.Module):
 class Graph(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a, self.b = Attention(1433, 8, 8, True), Attention(64, 7, 8, False)
+        self.a, self.b = Attention(500, 8, 8, True), Attention(64, 3, 8, False)
 
     def forward(self, x, edges, labels):
         return F.cross_entropy(self.b(F.elu(self.a(x, edges)), edges), labels)
 
 
 def graph():
-    return train(Graph(), times(lambda: {"x": (torch.rand(2708, 1433) < 0.01).float(), "edges": torch.randint(2708, (2, 10556)),
-                                         "labels": torch.randint(7, (2708,))}))
+    return train(Graph(), times(lambda: {"x": (torch.rand(19717, 500) < 0.1).float(), "edges": torch.randint(19717, (2, 88648)),
+                                         "labels": torch.randint(3, (19717,))}))
 
 
 class Penalty(nn.Module):
-    def __init__(self, width=32):
+    def __init__(self, width=64):
         super().__init__()
         down = lambda a, b: [nn.Conv2d(a, b, 4, 2, 1), nn.LeakyReLU(0.2)]
         self.net = nn.Sequential(*down(3, width), *down(width, 2 * width), *down(2 * width, 4 * width), nn.Flatten(), nn.Linear(16 * 4 * width, 1))
@@ -129,7 +129,7 @@ def penalty():
 
 
 class Burgers(nn.Module):
-    def __init__(self, width=32, layers=6):
+    def __init__(self, width=64, layers=6):
         super().__init__()
         sizes = [2, *[width] * layers, 1]
         parts = [part for a, b in zip(sizes, sizes[1:]) for part in (nn.Linear(a, b), nn.Tanh())]
@@ -147,7 +147,7 @@ class Burgers(nn.Module):
 def physics():
     def make():
         begin = torch.rand(200, 1) * 2 - 1
-        return {"x": torch.rand(4000, 1) * 2 - 1, "t": torch.rand(4000, 1), "begin": begin, "value": -torch.sin(math.pi * begin)}
+        return {"x": torch.rand(10000, 1) * 2 - 1, "t": torch.rand(10000, 1), "begin": begin, "value": -torch.sin(math.pi * begin)}
     return train(Burgers(), times(make))
 
 
@@ -166,9 +166,9 @@ class Spectral(nn.Module):
 
 
 class Operator(nn.Module):
-    def __init__(self, width=24, modes=12, layers=4):
+    def __init__(self, width=32, modes=12, layers=4):
         super().__init__()
-        self.lift, self.first, self.last = nn.Conv2d(3, width, 1), nn.Conv2d(width, 96, 1), nn.Conv2d(96, 1, 1)
+        self.lift, self.first, self.last = nn.Conv2d(3, width, 1), nn.Conv2d(width, 128, 1), nn.Conv2d(128, 1, 1)
         self.spectral = nn.ModuleList(Spectral(width, modes) for _ in range(layers))
         self.skip = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(layers))
 
@@ -180,14 +180,14 @@ class Operator(nn.Module):
 
 
 def operators():
-    return train(Operator(), times(lambda: {"x": torch.randn(4, 3, 64, 64), "y": torch.randn(4, 1, 64, 64)}))
+    return train(Operator(), times(lambda: {"x": torch.randn(16, 3, 64, 64), "y": torch.randn(16, 1, 64, 64)}))
 
 
 class Speech(nn.Module):
-    def __init__(self, width=160):
+    def __init__(self, width=256):
         super().__init__()
-        self.front = nn.Conv1d(40, width, 5, stride=2, padding=2)
-        self.layers, self.head = nn.GRU(width, width, 2, batch_first=True, bidirectional=True), nn.Linear(2 * width, 30)
+        self.front = nn.Conv1d(80, width, 5, stride=2, padding=2)
+        self.layers, self.head = nn.GRU(width, width, 3, batch_first=True, bidirectional=True), nn.Linear(2 * width, 30)
 
     def forward(self, sound, labels, frames, lengths):
         x, _ = self.layers(self.front(sound).relu().transpose(1, 2))
@@ -195,8 +195,8 @@ class Speech(nn.Module):
 
 
 def speech():
-    return train(Speech(), times(lambda: {"sound": torch.randn(8, 40, 200), "labels": torch.randint(1, 30, (8, 20)),
-                                          "frames": torch.randint(60, 101, (8,)), "lengths": torch.randint(5, 21, (8,))}))
+    return train(Speech(), times(lambda: {"sound": torch.randn(8, 80, 400), "labels": torch.randint(1, 30, (8, 40)),
+                                          "frames": torch.randint(120, 201, (8,)), "lengths": torch.randint(10, 41, (8,))}))
 
 
 class Process(nn.Module):
@@ -213,7 +213,7 @@ class Process(nn.Module):
 
 
 def process():
-    return train(Process(), times(lambda: {"x": torch.randn(500, 4), "y": torch.randn(500)}), rate=0.01)
+    return train(Process(), times(lambda: {"x": torch.randn(1000, 8), "y": torch.randn(1000)}), rate=0.01)
 
 
 TRAININGS = {"experts": experts, "graph": graph, "penalty": penalty, "physics": physics, "operators": operators, "speech": speech,

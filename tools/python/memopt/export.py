@@ -50,9 +50,7 @@ from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
-from .rewriting.one_sided import TracedParameters
-from .rewriting.sides import find_known_side, finish_sides, settle_sides
-from .rewriting.written_parameters import find_writing_branch
+from .rewriting.sides import TracedParameters, find_known_side, find_writing_branch, finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
@@ -279,12 +277,26 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     make_written_buffers(program)
     gradients.check_program(program)
     keep_stopped_gradients(program)
-    program = program.run_decompositions({})
+    program = _decompose(program)
     make_written_buffers(program)
     _drop_aliases(program)
     _check_layouts(program)
     gradients.check_program(program)
     return program
+
+
+def _decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Parts of operators may lie in memory in another order than the operators' own results; then a view of those is a copy of these."""
+    try:
+        return program.run_decompositions({})
+    except ValueError as error:
+        if "Cannot view a tensor" not in str(error):
+            raise
+    for node in program.graph.nodes:
+        if node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
+    program.graph_module.recompile()
+    return program.run_decompositions({})
 
 
 def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks, trace: Callable[[], torch.export.ExportedProgram],

@@ -8,6 +8,7 @@
 
 #include "memopt/Conversion/Core/Emission/NodeEmitter.h"
 #include "RandomEmitter.h"
+#include "SharedReads.h"
 #include "memopt/Conversion/Core/Emission/BitEmitter.h"
 #include "memopt/Conversion/Core/Emission/SumEmitter.h"
 #include "memopt/Conversion/Core/Math/MathExpansion.h"
@@ -380,6 +381,8 @@ Value NodeEmitter::emitLoad(const ElementNode &node) {
     return loadFrom(getAddress(buffer, node.type, index), node.type, alignment, nullptr);
   }
   Type type = getVectorType(node.type, scope->lanes);
+  if (Value shared = emitSharedLoad(node, scope, guard))
+    return shared;
   if (guard)
     guard = splat(guard, scope->lanes);
   if (table.getStride(node.address, *scope->vector) == 1) {
@@ -389,6 +392,42 @@ Value NodeEmitter::emitLoad(const ElementNode &node) {
   }
   Value index = emitVectorIndex(node.address, scope);
   return loadFrom(getAddress(buffer, node.type, index), type, alignment, guard);
+}
+
+/// Elements that several lanes read are read once; null where they cannot be told.
+Value NodeEmitter::emitSharedLoad(const ElementNode &node, Scope *scope, Value guard) {
+  if (table.getStride(node.address, *scope->vector) == 1)
+    return nullptr; // a vector as it lies
+  std::optional<SmallVector<int64_t>> offsets =
+      table.getOffsets(node.address, {*scope->vector, scope->lanes, scope->step});
+  std::optional<SharedReads> reads = offsets ? shareReads(*offsets) : std::nullopt;
+  // A guard for each lane is none for each element.
+  if (!reads || (guard && isa<VectorType>(guard.getType())))
+    return nullptr;
+  auto count = static_cast<int64_t>(reads->offsets.size());
+  bool areContiguous = reads->areContiguous();
+  Value index = emitIndex(node.address, nullptr);
+  if (areContiguous && reads->offsets.front())
+    index = arith::AddIOp::create(builder, location, index, constant(reads->offsets.front()));
+  if (count == 1) {
+    // Where the guard is false any address will do.
+    if (guard)
+      index = arith::SelectOp::create(builder, location, guard, index, constant(0));
+    Value element = loadFrom(getAddress(arguments.buffers[node.number], node.type, index),
+                             node.type, getAlignment(node.type), nullptr);
+    return splat(element, scope->lanes);
+  }
+  if (!areContiguous) {
+    auto type = cast<VectorType>(getVectorType(builder.getI64Type(), count));
+    Value steps = arith::ConstantOp::create(builder, location,
+                                            DenseElementsAttr::get(type, ArrayRef(reads->offsets)));
+    index = arith::AddIOp::create(builder, location, splat(index, count), steps);
+  }
+  Value elements = loadFrom(getAddress(arguments.buffers[node.number], node.type, index),
+                            getVectorType(node.type, count), getAlignment(node.type),
+                            guard ? splat(guard, count) : Value());
+  Value poison = LLVM::PoisonOp::create(builder, location, elements.getType());
+  return LLVM::ShuffleVectorOp::create(builder, location, elements, poison, reads->choice);
 }
 
 /// `pointer` is one address, of a scalar or of the first lane, or a vector of addresses.

@@ -9,6 +9,7 @@
 #include "memopt/Conversion/Core/Graph/KernelIndex.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
 #include <numeric>
@@ -237,6 +238,44 @@ std::optional<int64_t> IndexTable::getStride(const IndexExpr &a, AtomId variable
       return std::nullopt;
   }
   return stride;
+}
+
+/// By lane, floor((n + lane) / divisor) - floor(n / divisor), where n is what the dividend is in the
+/// first lane; nothing where that differs from block to block of lanes.
+static std::optional<SmallVector<int64_t>>
+divideLanes(const IndexTable &table, const IndexAtom &quotient, const Lanes &lanes) {
+  if (table.getStride(quotient.dividend, lanes.variable) != 1)
+    return std::nullopt;
+  // What divides n and the divisor.
+  int64_t common = std::gcd(quotient.divisor, quotient.dividend.constant);
+  for (auto [atom, coefficient] : quotient.dividend.terms)
+    common = std::gcd(common, atom == lanes.variable ? lanes.step : coefficient);
+  if (common != quotient.divisor && common < lanes.count)
+    return std::nullopt;
+  SmallVector<int64_t> result;
+  for (int64_t lane = 0; lane < lanes.count; ++lane)
+    result.push_back(common == quotient.divisor ? lane / quotient.divisor : 0);
+  return result;
+}
+
+std::optional<SmallVector<int64_t>> IndexTable::getOffsets(const IndexExpr &a,
+                                                           const Lanes &lanes) const {
+  SmallVector<int64_t> result(lanes.count, 0);
+  for (auto [id, coefficient] : a.terms) {
+    const IndexAtom &atom = atoms[id];
+    if (!llvm::is_contained(atom.variables, lanes.variable))
+      continue;
+    std::optional<SmallVector<int64_t>> steps;
+    if (atom.kind == IndexAtom::Variable)
+      steps = llvm::to_vector(llvm::seq<int64_t>(0, lanes.count));
+    else if (atom.kind == IndexAtom::Quotient)
+      steps = divideLanes(*this, atom, lanes);
+    if (!steps)
+      return std::nullopt;
+    for (auto [offset, step] : llvm::zip_equal(result, *steps))
+      offset += coefficient * step;
+  }
+  return result;
 }
 
 void IndexTable::print(const IndexExpr &a, llvm::raw_ostream &os) const {

@@ -257,13 +257,18 @@ std::optional<KernelNest> Scheduler::tryTiles(const KernelNest &nest, AtomId alo
       continue;
     std::optional<int64_t> stride = table.getStride(node.address, last);
     unsigned bits = node.type.getIntOrFloatBitWidth();
-    if (!stride || *stride == 0 || *stride == 1 || table.getStride(node.address, along) != 1 ||
+    if (stride == 0 || stride == 1 || table.getStride(node.address, along) != 1 ||
         (bits != 32 && bits != 64))
       continue;
     tiled.tile = std::max<int64_t>(tiled.tile, bits == 32 ? 16 : 8);
     tiled.staged.push_back(found[i]);
   }
   if (!rules.fitTiles(graph, tiled, table.getSize(along), table.getSize(last)))
+    return std::nullopt;
+  llvm::erase_if(tiled.staged, [&](NodeId id) {
+    return !table.getOffsets(graph.getNode(id).address, {last, tiled.lanes, tiled.lanes});
+  });
+  if (tiled.staged.empty())
     return std::nullopt;
   llvm::erase(tiled.loops, along);
   tiled.loops.insert(tiled.loops.end() - 1, along);

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_composition.py FOLDER [--device FEATURES] [KIND...]: one small model of each kind that is written anew, under each technique.
 
-Each is held against its own plain steps: bits where the technique changes none (the smallest budget, offloaded state, ranks beside
-accumulated batches), and the same numbers but for their rounding elsewhere. With --device, on the emulated device.
+Each is held against its own plain steps: bits where the technique changes none (the smallest budget, offloaded state and activations,
+ranks beside accumulated batches), and the same numbers but for their rounding elsewhere; several techniques at once, too. With --device,
+on the emulated device.
 """
 
+import dataclasses
 import pathlib
 import re
 import subprocess
@@ -104,6 +106,31 @@ def quantized(self, x, t):
     return F.cross_entropy(torch.fake_quantize_per_tensor_affine(self.linear(x), 0.05, 0, -128, 127), t)
 
 
+def checks(self, x, t):
+    """What the step verifies: an assertion, one of PyTorch's, and those of a distribution."""
+    y = self.linear(x)
+    assert t.max() < 5, "labels"
+    torch._assert_async((x.abs() < 100).all())
+    normal = torch.distributions.Normal(y, F.softplus(y) + 0.1, validate_args=True)
+    return F.cross_entropy(y, t) - normal.log_prob(torch.ones(5)).mean()
+
+
+@dataclasses.dataclass
+class Output:
+    logits: torch.Tensor
+    loss: torch.Tensor
+    parts: dict
+
+
+torch.export.register_dataclass(Output)
+
+
+def interfaces(self, x, t):
+    """A dataclass with a mapping inside; what is logged is beside what is trained on."""
+    y = self.linear(x)
+    return Output(y, F.cross_entropy(y, t), {"size": y.detach().square().mean()})
+
+
 def packed(self, x, t):
     rows = nn.utils.rnn.pack_padded_sequence(self.linear(x).reshape(8, 4, 5), t.clamp(min=1), batch_first=True, enforce_sorted=False)
     _, last = self.rnn(rows)
@@ -114,7 +141,7 @@ KINDS = {"masks": (masks, 5, {}), "chosen": (chosen, 5, {}),
          "experts": (experts, 5, {"router": lambda: nn.Linear(3, 4), "up": lambda: torch.randn(4, 3, 4), "down": lambda: torch.randn(4, 4, 5)}),
          "gradients": (gradients, 5, {}), "speech": (speech, 20, {}),
          "spectra": (spectra, 5, {"weight": lambda: torch.randn(3, dtype=torch.cfloat)}), "solves": (solves, 16, {}),
-         "branches": (branches, 5, {}), "loops": (loops, 5, {}), "operators": (operators, 5, {}), "quantized": (quantized, 5, {}),
+         "checks": (checks, 5, {}), "interfaces": (interfaces, 5, {}), "branches": (branches, 5, {}), "loops": (loops, 5, {}), "operators": (operators, 5, {}), "quantized": (quantized, 5, {}),
          "packed": (packed, 20, {"rnn": lambda: nn.GRU(5, 3, batch_first=True)})}
 
 #: Kinds whose samples are not told apart, so that they are neither cut into micro-batches nor shared out among ranks: packed
@@ -155,8 +182,8 @@ def distance(one, other):
                if value.is_floating_point() and value.numel())
 
 
-def smallest_budget(folder):
-    _, text = run(folder, "refused", "--device-memory=1KiB")
+def smallest_budget(folder, *options):
+    _, text = run(folder, "refused", "--device-memory=1KiB", *options)
     return re.search(r"smallest budget that would do is (\d+)", text).group(1)
 
 
@@ -174,15 +201,23 @@ def check(folder, kind, device):
         said.append((name, found is not None and ok(reference, found), text.strip() if found is None else distance(reference, found)))
     hold("budget", same, [f"--device-memory={smallest_budget(folder)}"])
     hold("offload", same, ["--offload-optimizer=cpu"])
+    hold("activations offloaded", same, ["--offload-activation=cpu"])
+    close = lambda a, b: distance(a, b) < 2e-5
+    rounded = lambda a, b: distance(a, b) < 3e-2
     if kind in WHOLE:
         for option in ("--micro-batches=2", "--ranks=2"):
             found, text = run(folder, "parts", option)
             said.append((option, found is None and "mixes samples" in text, text.strip()))
     else:
-        hold("micro-batches", lambda a, b: distance(a, b) < 2e-5, ["--micro-batches=2"])
+        hold("micro-batches", close, ["--micro-batches=2"])
         accumulated, _ = run(folder, "accumulated", "--accumulative-counts=2")
         hold("ranks", same, ["--ranks=2"], accumulated)
-    hold("bf16", lambda a, b: distance(a, b) < 3e-2, ["--precision=bf16"])
+        hold("ranks, all in shards", same, ["--ranks=2", "--zero-stage=3"], accumulated)
+        together = ["--micro-batches=2", "--offload-optimizer=cpu"]
+        budget = f"--device-memory={smallest_budget(folder, *together)}"
+        hold("micro-batches, offload and budget", close, [*together, budget])
+        hold("ranks, micro-batches, offload and bf16", rounded, [*together, "--ranks=2", "--precision=bf16"], accumulated)
+    hold("bf16", rounded, ["--precision=bf16"])
     return said
 
 

@@ -64,6 +64,17 @@ def counted(self, x, t):
 
 
 @case()
+def counted_rows(self, x, t):
+    """Degrees of nodes, without edges from a node to itself."""
+    y = self.linear(x)
+    known = t >= 0
+    rows = t[known]
+    count = torch.bincount(rows, minlength=5)
+    means = torch.zeros(5, 5).index_add(0, rows, y[known]) / count.clamp(min=1)[:, None]
+    return means.exp().sum() + torch.bincount(rows, weights=x[known, 0], minlength=6).square().sum()
+
+
+@case()
 def segments(self, x):
     y = self.linear(x)
     lengths = torch.tensor([3, 0, 5, 2])  # the last two rows have no segment
@@ -615,6 +626,44 @@ def check_checks():
     print("ok checks")
 
 
+def check_answers():
+    """Answers about all elements that have to hold of each of them keep samples apart, which micro-batches take one by one."""
+    class Answers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 3)
+
+        def forward(self, x, t):
+            assert t.max() < 3, "labels beyond the classes"
+            torch._assert(x.amax() <= 9, "beyond nine")
+            if t.min() < 0:
+                raise ValueError("labels below zero")
+            if not torch.isfinite(x).all():
+                raise ValueError("inputs that are no numbers")
+            if (x == 7).any():
+                raise ValueError("sevens")
+            if x.min().item() < -5:
+                raise ValueError("below minus five")
+            return F.cross_entropy(self.linear(x), t.clamp(0, 2))
+    model = Answers()
+    batch = {"x": torch.rand(4, 6), "t": torch.tensor([0, 2, 1, 0])}
+    step = memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), lr=0.0), micro_batches=4)
+
+    def change(name, value):
+        return {**batch, name: torch.cat([batch[name][:2], torch.full_like(batch[name][2:3], value), batch[name][3:]])}
+    torch.testing.assert_close(torch.tensor(step(batch)), model(**batch).detach(), rtol=1e-5, atol=1e-6)
+    for name, value, text in (("t", 3, "labels beyond the classes"), ("x", 10, "beyond nine"), ("t", -1, "labels below zero"),
+                              ("x", -float("inf"), "no numbers"), ("x", 7, "sevens"), ("x", -6, "below minus five")):
+        for run in (lambda other: model(**other), step):
+            try:
+                run(change(name, value))
+            except (AssertionError, ValueError, memopt.Error) as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError(f"a batch that the model refuses was trained on: {text}")
+    print("ok answers")
+
+
 def check_asserts():
     """What PyTorch asks of numbers that follow from the data: that a size fits, and how many rows there are."""
     class Segments(nn.Module):
@@ -819,6 +868,24 @@ def check_experts():
     compare_step("experts", lambda: (Model(experts, 6, 64, gate=nn.Linear(64, 4), experts=experts_of()), {"x": torch.randn(40, 6)}))
 
 
+@case(w=lambda: torch.randn(5, 5, dtype=torch.cfloat), b=lambda: torch.randn(12, 5, dtype=torch.cfloat))
+def adjoints(self, x):
+    z = torch.complex(self.linear(x), self.linear(x).sin())
+    y = torch.addmm(self.b, z, self.w.mH, beta=0.5, alpha=2 - 1j) + z @ self.w.adjoint()
+    return y.real.tanh().sum() + y.imag.sin().sum()
+
+
+def check_gradients_of_samples():
+    """Norms of each sample's gradients, whose parts lie in memory in another order than PyTorch's own."""
+    def norms(self, x, y):
+        def loss(parameters, a, b):
+            return F.mse_loss(torch.func.functional_call(self.net, parameters, (a[None],)), b[None])
+        slopes = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))(dict(self.net.named_parameters()), x, y)
+        return F.mse_loss(self.net(x), y) + sum(slope.flatten(1).square().sum(1) for slope in slopes.values()).sqrt().mean()
+    compare_step("gradients_of_samples", lambda: (Model(norms, 4, 1, net=nn.Sequential(nn.Linear(4, 10), nn.Tanh(), nn.Linear(10, 1))),
+                                                  {"x": torch.randn(6, 4), "y": torch.randn(6, 1)}))
+
+
 def check_roots():
     """Square roots of matrices and polar decompositions, of matrices with equal eigenvalues as well."""
     def roots(self, x):
@@ -834,6 +901,7 @@ def check_roots():
 if __name__ == "__main__":
     check_all()
     check_roots()
+    check_gradients_of_samples()
     check_state()
     check_windows()
     check_experts()
@@ -846,4 +914,5 @@ if __name__ == "__main__":
     check_queue()
     check_definite()
     check_checks()
+    check_answers()
     check_asserts()

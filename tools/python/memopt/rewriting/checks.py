@@ -8,7 +8,7 @@ leaves everything as it was. So each check is a term of the loss: the mean over 
 is no number where it fails. A mean, and not the one answer for all, keeps the samples of a batch apart.
 
 Checks are `torch._assert`, `_assert_async`, `_check` and its kin, `assert`, and an `if` that raises. Other branches that the data
-decide are marked, for rewriting/sides.py: `decide` says which side is traced.
+decide are marked, for rewriting/sides: `decide` says which side is traced.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch.overrides import TorchFunctionMode
 from ..errors import ENDLESS_LOOP, EndlessLoop, NumbersWarning, Refused
 from ..user_code.branches import find_frame, find_raising_side
 from ..user_code.places import called_from, is_hidden
+from .answers import Answers
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
-from .sides import MOST_BRANCHES
-from .written_parameters import ADVICE
+from .sides import ADVICE, MOST_BRANCHES
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -115,7 +115,7 @@ class carried_checks(TorchFunctionMode):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
         self._places: list[str] = []
-        self._elements: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity of the one answer, which is kept
+        self._answers = Answers()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
         #: Whether branches by one value are one branch, whose sides begin at the first and end with the last.
@@ -135,7 +135,7 @@ class carried_checks(TorchFunctionMode):
 
     def add(self, condition: torch.Tensor, message: Any) -> None:
         """A value, or values, that must be true."""
-        self._conditions.append(self._elements.get(id(condition), (condition, condition))[1])
+        self._conditions.append(self._answers.find(condition))
         self.texts.append(f"{called_from()}: {_write(message)}")
 
     def begin(self, takes_other: Callable[[int], bool] = lambda number: False) -> None:
@@ -144,6 +144,7 @@ class carried_checks(TorchFunctionMode):
         self._conditions.clear()
         self._branches.clear()
         self._decided.clear()
+        self._answers.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
         """Marks a branch; the side that is traced."""
@@ -208,7 +209,7 @@ class carried_checks(TorchFunctionMode):
             side = find_raising_side()
             if side is not None:
                 raises, text = side
-                self.add(torch.logical_not(args[0]) if raises else args[0], text)
+                self.add(self._answers.negate(args[0]) if raises else args[0], text)
                 return not raises
             frame = find_frame()
             if frame is not None and not is_hidden(frame.f_code.co_filename):
@@ -228,12 +229,12 @@ class carried_checks(TorchFunctionMode):
         if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
             return narrow(function, *args)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
-            return args[0].detach().reshape(())  # what follows from it follows in the step
+            result = args[0].detach().reshape(())  # what follows from it follows in the step
+            self._answers.note(function, args, result)
+            return result
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)
-        if function is torch._is_all_true:
-            self._elements[id(result)] = result, args[0]
-        elif function is torch.Tensor.cpu and id(args[0]) in self._elements:
-            self._elements[id(result)] = result, self._elements[id(args[0])][1]
+        if not kwargs:
+            self._answers.note(function, args, result)
         return result
 
     def __enter__(self):

@@ -299,7 +299,7 @@ class Engine:
             if has_complex and name in _OF_REAL:
                 complex_values.refuse(name)
             if has_rows and name in _OF_REAL:
-                raise ragged.NotRagged()
+                return ragged.call(self, target, arguments, keywords)
             return rule(self, target, arguments, keywords)
         for is_of_kind, call in _KINDS:
             if any(map(is_of_kind, leaves)):

@@ -83,7 +83,7 @@ _OPPOSITES = {operator.eq: operator.ne, operator.ne: operator.eq, operator.lt: o
 
 
 def _take_side(condition: torch.SymBool) -> bool:
-    """A branch of the model's own by a number of rows: the side of many rows is traced first, and rewriting/sides.py has both."""
+    """A branch of the model's own by a number of rows: the side of many rows is traced first, and rewriting/sides has both."""
     from .checks import check_raising_side, decide_side  # which need the modules beside this one
     from .numbers import as_truth
     raising = check_raising_side(condition)

@@ -66,6 +66,7 @@ public:
 private:
   Value emitNodeHere(NodeId id);
   Value emitLoad(const ElementNode &node);
+  Value emitSharedLoad(const ElementNode &node, Scope *scope, Value guard);
   Value emitApply(const ElementNode &node);
   Value emitCheck(const ElementNode &node);
   void reportFault(Value isBad, Value value, int64_t site);

@@ -58,6 +58,13 @@ struct IndexAtom {
   llvm::SmallVector<AtomId, 4> variables;
 };
 
+/// Consecutive values of a loop variable.
+struct Lanes {
+  AtomId variable;
+  int64_t count;
+  int64_t step; ///< divides the first of them
+};
+
 /// Owns the atoms; equal quotients and data get equal numbers.
 class IndexTable {
 public:
@@ -84,6 +91,14 @@ public:
   llvm::SmallVector<AtomId, 4> getVariables(const IndexExpr &a) const;
   /// What `a` grows by when `variable` grows by one; none when that is not a constant.
   std::optional<int64_t> getStride(const IndexExpr &a, AtomId variable) const;
+
+  /// How far `a` is in each lane from what it is in the first; nothing where that is not known.
+  ///
+  /// A loop over several dims at once has some of them at quotients of its number: a value for each
+  /// row that several columns take, a row that is taken again and again. These offsets are constants
+  /// where blocks of lanes begin at multiples of the divisors.
+  std::optional<llvm::SmallVector<int64_t>> getOffsets(const IndexExpr &a,
+                                                       const Lanes &lanes) const;
 
   void print(const IndexExpr &a, llvm::raw_ostream &os) const;
 

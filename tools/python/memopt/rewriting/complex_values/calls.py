@@ -221,8 +221,8 @@ _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select"
              "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "repeat", "tile", "index", "index_select", "gather", "roll",
              "flip", "unbind", "split", "split_with_sizes", "chunk", "movedim", "swapaxes", "swapdims", "narrow", "clone", "contiguous",
              "detach", "alias", "lift_fresh_copy", "sum", "mean", "cumsum", "diagonal", "diag", "tril", "triu", "zeros_like",
-             "empty_like", "new_zeros", "new_empty", "constant_pad_nd", "pad", "unfold", "tensor_split", "adjoint", "positive",
-             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy", "mH"}
+             "empty_like", "new_zeros", "new_empty", "constant_pad_nd", "pad", "unfold", "tensor_split", "positive",
+             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy"}
 _JOINED = {"cat", "concat", "stack", "hstack", "vstack"}
 _CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
 _WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": _add, "sub_": lambda a, b, alpha=1: _add(a, b, alpha, -1), "mul_": mul, "div_": _div}
@@ -294,7 +294,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         parts = [_pair(part) for part in arguments[0]]
         return Pair(*(target([part[place] for part in parts], *arguments[1:], **keywords) for place in (0, 1)))
     if name == "addmm":
-        return _add(_bilinear(torch.matmul, *arguments[1:3]), arguments[0])
+        added, product = arguments[0], _bilinear(torch.matmul, *arguments[1:3])
+        return _add(mul(added, keywords.get("beta", 1)), mul(product, keywords.get("alpha", 1)))
+    if name in ("mH", "adjoint"):
+        return Pair(arguments[0].re.mT, -arguments[0].im.mT)
     if name in ("fill_", "zero_"):
         re, im = _split(arguments[1] if len(arguments) > 1 else 0)
         arguments[0].re.fill_(re)

@@ -144,7 +144,20 @@ def _scatter(engine, target, arguments, keywords):
     return x.copy_(written) if target._schema.name.endswith("_") else written
 
 
-RULES = {"copy_": _copy, **dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
+def _count(engine, target, arguments, keywords):
+    """How many rows have each of `minlength` numbers; as above."""
+    bound = {**dict(zip(("self", "weights", "minlength"), arguments)), **keywords}
+    x, weights, length = bound["self"], bound.get("weights"), bound.get("minlength", 0)
+    if not length:
+        raise NotRagged("without minlength")
+    kind = torch.int64 if weights is None else torch.float32 if plain(weights).dtype == torch.float32 else torch.float64
+    if weights is None:
+        weights = x.with_full(torch.ones_like(x.full))
+    index, weights = (pointwise(engine, aten.to.dtype, (value, dtype), {}) for value, dtype in ((x, torch.int64), (weights, kind)))
+    return _scatter(engine, aten.index_add.default, (torch.zeros(length, dtype=kind), 0, index, weights), {})
+
+
+RULES = {"bincount": _count, "copy_": _copy, **dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
                        "scatter_", "index_copy", "index_copy_", "index_reduce", "index_reduce_"), _scatter)}
 #: What may have rows for indices.
 MAKERS = {"index_put": _index_put, "index_put_": _index_put}

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch.export.graph_signature import InputKind
 
-from ..user_code.places import place_of_node
+from ...user_code.places import place_of_node
 from .nothing_changes import Nothing, find_root, name_of
 
 __all__ = ["TracedParameters"]

@@ -1,0 +1,147 @@
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""All branches of a program: each is computed always, chosen by, or left with one side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ...errors import EndlessLoop, Refused
+from ...user_code.tracing_errors import find_cause
+from .choosing import Chooser
+from .markers import BRANCH, drop_ends, drop_markers
+from .nothing_changes import Nothing
+from .one_sided import TracedParameters
+from .pairing import Differs, Side, compare, find_side
+from .written_parameters import ADVICE, find_writing_branch
+
+__all__ = ["MOST_BRANCHES", "settle_sides"]
+
+#: Branches that are traced one by one; a loop over more is a loop whose end the data decide.
+MOST_SIDES = 12
+MOST_TRACES = 25
+MOST_BRANCHES = 2048
+
+
+def _settle_all(first, second) -> list[Side]:
+    """Those branches whose side changes nothing where the branch is not taken; `second` has taken none."""
+    markers = [node for node in first.graph.nodes if node.target is BRANCH]
+    sides, pairs, differing = compare(first, second, markers)
+    inside = {node: side for side in sides for node in side.body}
+    nothings = {side: Nothing(first, side.marker, side.body) for side in sides}
+    failed = {side for side in sides if side.other or not nothings[side].writes_nothing()}
+
+    def resolve(value: torch.fx.Node) -> torch.fx.Node:
+        while value in inside:
+            side = inside[value]
+            before = nothings[side].value_before(value)
+            if before is None:
+                failed.add(side)
+                return value
+            value = before
+        return value
+
+    for node, value, other in differing:
+        if resolve(value) is not pairs.first_of.get(other):
+            while value in inside:
+                failed.add(inside[value])
+                value = nothings[inside[value]].value_before(value) or other
+    for side in sides:
+        for node in side.body:
+            for user in node.users:
+                if inside.get(user) is not side and nothings[side].value_before(node) is None:
+                    failed.add(side)
+    return [side for side in sides if side not in failed]
+
+
+class _Tracer:
+    """Traces with some branches taken otherwise; None where that side is not for tracing, and beyond a number of traces."""
+
+    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram], parameters: TracedParameters):
+        self._retrace, self._left = retrace, MOST_TRACES
+        self._parameters = parameters
+        #: What was in the way of the last trace.
+        self.error: Exception | None = None
+
+    def trace(self, otherwise: Callable[[int], bool]) -> torch.export.ExportedProgram | None:
+        self._left -= 1
+        self.error = None
+        if self._left < 0:
+            return None
+        try:
+            other = self._retrace(otherwise)
+        except Exception as error:  # the branch has one side
+            if find_cause(error, EndlessLoop) is not None:
+                raise
+            self.error = error
+            return None
+        writing = find_writing_branch(other)
+        if writing is not None:
+            names = ", ".join(name.removeprefix("net.") for name in writing[1])
+            self.error = Refused(f"it writes parameters, {names}, which in a step only the optimizer does. {ADVICE}")
+            return None
+        drop_ends(other)
+        self._parameters.add(other)
+        return other
+
+
+def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: frozenset[int],
+                 numbers: Sequence[int]) -> dict[int, Exception | None]:
+    """Has the program choose behind each of these branches; `taken` were taken otherwise when it was traced. Returns those that are left,
+    with the errors of their other sides."""
+    sides: list[Side] = []
+    left: dict[int, Exception | None] = {}
+    for number in numbers:
+        other = tracer.trace(lambda other: other in taken or other == number)
+        try:
+            if other is None:
+                raise Differs
+            side = find_side(program, other, number)
+            inside = [node.args[1] for node in side.other if node.target is BRANCH]
+            if inside:  # as of elif
+                if _settle_each(other, tracer, taken | {number}, inside):
+                    raise Differs
+                drop_markers(other, inside)
+                side = find_side(program, other, number)
+            sides.append(side)
+        except Differs:
+            left[number] = tracer.error
+    order = {node: place for place, node in enumerate(program.graph.nodes)}
+    chooser = Chooser(program)
+    for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
+        if side.is_settled:
+            chooser.assert_where_taken(side)
+        elif chooser.can_apply(side):
+            chooser.apply(side)
+        else:
+            left[side.number] = None
+    return left
+
+
+def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram],
+                 parameters: TracedParameters) -> dict[int, Exception | None]:
+    """Makes the program compute what holds on either side of its branches. `retrace` traces again with those branches taken
+    otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless, with the
+    errors of those that could not be traced otherwise. `parameters` sees all traces.
+    """
+    drop_ends(program)
+    left = [node.args[1] for node in program.graph.nodes if node.target is BRANCH]
+    if not left:
+        return {}
+    parameters.add(program)
+    tracer = _Tracer(retrace, parameters)
+    other = tracer.trace(lambda number: True)
+    if other is not None:
+        try:
+            settled = _settle_all(program, other)
+            for side in settled:
+                Chooser(program).assert_where_taken(side)
+            left = [number for number in left if not any(side.number == number for side in settled)]
+        except Differs:
+            pass
+    found = _settle_each(program, tracer, frozenset(), left) if len(left) <= MOST_SIDES else dict.fromkeys(left)
+    program.graph_module.recompile()
+    return found
