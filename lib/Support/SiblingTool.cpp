@@ -14,7 +14,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Program.h"
+
+#include <csignal>
 
 using namespace memopt;
 using llvm::StringRef;
@@ -76,4 +77,18 @@ SiblingTool::Outcome SiblingTool::run(llvm::ArrayRef<std::string> arguments,
     if (auto text = llvm::MemoryBuffer::getFile(output))
       outcome.reason = findReason((*text)->getBuffer());
   return outcome;
+}
+
+SiblingTool::Companion SiblingTool::start(llvm::ArrayRef<std::string> arguments) const {
+  llvm::SmallVector<StringRef> words{path};
+  words.append(arguments.begin(), arguments.end());
+  std::optional<StringRef> redirects[] = {StringRef(""), StringRef(""), StringRef("")};
+  return Companion(llvm::sys::ExecuteNoWait(path, words, std::nullopt, redirects));
+}
+
+SiblingTool::Companion::~Companion() {
+  if (process.Pid <= 0) // it did not start, or is another object's
+    return;
+  kill(process.Pid, SIGKILL);
+  llvm::sys::Wait(process, std::nullopt);
 }

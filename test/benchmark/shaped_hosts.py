@@ -67,12 +67,13 @@ class Hosts:
         call("ip", "link", "set", f"{self.prefix}v{index}", "down")
 
     def mpirun(self, agent, places):
-        """How Open MPI starts `places` ranks on each host. It starts its daemons by what stands in the place of ssh here."""
+        """How Open MPI starts `places` ranks on each host. It starts its daemons by what stands in the place of ssh here. Nothing
+        is bound to a core: each host would take this machine's first ones for its own."""
         agent.write_text(f'#!/bin/sh\nhost=$1; shift\nexec ip netns exec {self.prefix}h$((${{host##*.}} - 1)) sh -c "$*"\n')
         agent.chmod(0o755)
         names = ",".join(f"{self.address(index)}:{places}" for index in range(self.count))
         return self.inside(
-            0, "mpirun", "--allow-run-as-root", "--host", names, "-n", self.count * places, "--mca", "plm_rsh_agent", agent, "--mca",
+            0, "mpirun", "--allow-run-as-root", "--bind-to", "none", "--host", names, "-n", self.count * places, "--mca", "plm_rsh_agent", agent, "--mca",
             "plm_rsh_no_tree_spawn", 1, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0", "--mca",
             "oob_tcp_if_include", "eth0", "-x", f"OMPI_MCA_btl_tcp_eager_limit={EAGER}", "-x", "OMP_NUM_THREADS=1")
 

@@ -5,15 +5,16 @@
 """Holds the steps that memopt-plan predicts for ranks on a network against those that they take.
 
     shaped_links.py MODEL.pt2 --data FILE [--ranks 2,4,2x2] [--rates 200mbit,1gbit] [--stages 0,3] [--steps 6] [--overlap on,off]
-                    [--bin BIN] [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--json FILE]
+                    [--bin BIN] [--plugin libmemopt-mpi.so] [--options "--optimizer=adamw"] [--work FOLDER] [--json FILE]
 
 Needs root, Linux, ip and tc (iproute2), and Open MPI. A host is a network namespace on a bridge, whose link tc shapes in both
 directions. Each rank has a host of its own; 2x2 are two hosts of two ranks, which share memory. "In memory" is the step of as
 many ranks on one host. With --overlap on,off each step is also compiled with its collectives in turn. What it then takes longer
-than in memory is sending, and "hidden" is the share of it that is saved where collectives are in flight. What the network takes is measured first, by `memopt-run --describe-network`. That and the
-compiler's estimates of computation are all that the prediction has. Measured is the median of all steps but the first. With a model of few samples and
-many parameters the network is most of a step, and a machine that others use says little. What computing takes follows from the
-machine's profile (`MEMOPT_MACHINE_PROFILE`, of one thread).
+than in memory is sending, and "hidden" is the share of it that is saved where collectives are in flight.
+
+The prediction has two measurements: of collectives, by `memopt-run --describe-network`, and of computing, by
+`memopt-compile --calibrate --ranks=N`, as all ranks share this machine's processors. Packages and what was measured stay in
+--work, and a profile that is there is taken. Measured is the median of all steps but the first.
 """
 import argparse
 import functools
@@ -36,8 +37,18 @@ HEAD = ["ranks", "link", "stage", "overlap", "link measured, MB/s", "latency, us
 class Runner:
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
+        self.in_memory = {}  # seconds and losses, by ranks and stage
         self.tools = driver.Tools.find(arguments.bin, 1)
         self.plan, self.network = self.tools.compile.with_name("memopt-plan"), folder / "network.json"
+
+    def calibrate(self, ranks):
+        """What ranks take to compute that share this machine's processors; all that is compiled from here on reads it."""
+        profile = self.folder / f"profile.{ranks}.json"
+        if not profile.exists():
+            done = execute([self.tools.compile, f"--calibrate={profile}", f"--ranks={ranks}"])
+            if done.code:
+                raise Failed(f"memopt-compile --calibrate ends with {done.code}: {tail(done.errors)}")
+        os.environ["MEMOPT_MACHINE_PROFILE"] = str(profile)
 
     def build(self, ranks, stage, overlap):
         package = self.folder / f"{ranks}.{stage}.{overlap}.memopt"
@@ -52,6 +63,8 @@ class Runner:
         found = re.search(r"step (\S+) s, (\S+) s of it computing", done.output)
         if done.code or not found:
             raise Failed(f"memopt-plan ends with {done.code}: {tail(done.errors)}")
+        with open(self.folder / "predictions.txt", "a") as file:
+            print(package.name, self.network.read_text(), done.output, sep="\n", file=file)
         return float(found[1]), float(found[2])
 
     def start(self, hosts, places, *command):
@@ -91,15 +104,17 @@ class Runner:
         count, _, places = placement.partition("x")
         count, places = int(count), int(places or 1)
         ranks = count * places
+        self.calibrate(ranks)
         with Hosts(count, rate) as hosts:
             link, latency = self.describe(hosts, places)
             for stage in map(int, self.arguments.stages.split(",")):
-                in_memory = in_turn = None
+                in_turn = None
                 for overlap in sorted(self.arguments.overlap.split(",")):  # off comes first
                     package = self.build(ranks, stage, overlap)
                     predicted, computing = self.predict(package, ranks)
-                    if in_memory is None:
-                        in_memory, losses = self.measure(functools.partial(self.run_in_memory, ranks), package)
+                    if (ranks, stage) not in self.in_memory:
+                        self.in_memory[ranks, stage] = self.measure(functools.partial(self.run_in_memory, ranks), package)
+                    in_memory, losses = self.in_memory[ranks, stage]
                     measured, found = self.measure(functools.partial(self.run, hosts, places), package)
                     if found != losses:
                         raise Failed(f"stage {stage}: losses {found} are not those in memory, {losses}")
@@ -122,6 +137,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path)
     parser.add_argument("--plugin", type=pathlib.Path, help="default: what memopt-run finds by itself")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one run, which is then tried again")
+    parser.add_argument("--work", type=pathlib.Path, help="default: a temporary folder")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     if os.geteuid() or not all(map(shutil.which, ("ip", "tc", "mpirun"))):
@@ -129,7 +145,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and no host stays behind
     rows, failures = [], []
     with tempfile.TemporaryDirectory() as folder:
-        runner = Runner(arguments, pathlib.Path(folder))
+        runner = Runner(arguments, arguments.work or pathlib.Path(folder))
         for ranks in arguments.ranks.split(","):
             for rate in arguments.rates.split(","):
                 try:

@@ -19,6 +19,7 @@
 #include "CalibrationGraphs.h"
 
 #include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/threads/ThreadPool.h"
 #include "memopt/Analysis/KernelGraph.h"
 #include "memopt/Analysis/StepModel.h"
 #include "memopt/Conversion/Objects/ObjectEmission.h"
@@ -33,6 +34,10 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -56,6 +61,8 @@ public:
   StatusCode run(const char *program) {
     if (!findRunner(program))
       return StatusCode::Environment;
+    if (options.ranksAtOnce > 1) // of which each has its part of the threads
+      setenv("OMP_NUM_THREADS", std::to_string(options.runThreads).c_str(), /*overwrite=*/1);
     if (options.isDeviceCalibrated && !describeDevice())
       return StatusCode::Environment;
     for (const CalibrationGraph &graph :
@@ -85,7 +92,11 @@ private:
   Attribute getTarget() const;
   StatusCode writePackage(ModuleOp planned);
   bool measure(const CalibrationGraph &graph, const PlannedGraph &planned);
+  std::vector<std::string> getRunArguments(int64_t steps) const;
   bool runPackage(int steps);
+  std::vector<::memopt::SiblingTool::Companion> startCompanions(int count, int steps) const;
+  bool runBeside(int others, int steps, size_t instructions,
+                 std::vector<std::vector<double>> &seconds);
   bool readTrace(size_t instructions, std::vector<std::vector<double>> &seconds);
   bool writeProfile();
   llvm::json::Object describe(const ProfileFit &fit) const;
@@ -101,6 +112,8 @@ private:
   llvm::json::Object description;          ///< of the device, as a file has it
   std::vector<MeasuredInstruction> measured;
   std::vector<std::string> names; ///< by measured instruction: its graph and its kind
+  /// Of long steps: of as many ranks as have processors of their own, and of all.
+  double secondsWithoutTurns = 0, secondsWithTurns = 0;
 };
 } // namespace
 
@@ -187,12 +200,33 @@ StatusCode Calibration::writePackage(ModuleOp planned) {
 }
 
 /// A learning rate of zero keeps all values as they were, so that no step is unlike the others.
+std::vector<std::string> Calibration::getRunArguments(int64_t steps) const {
+  return {pathOf("step.memopt"),
+          device ? "--device=cuda" : "--device=cpu",
+          "--init=random",
+          "--lr=0",
+          "--stop-on-nan=off",
+          "--quiet",
+          "--steps=" + std::to_string(steps)};
+}
+
 bool Calibration::runPackage(int steps) {
-  std::string package = pathOf("step.memopt"), trace = "--trace=" + pathOf("trace.json"),
-              count = "--steps=" + std::to_string(steps),
-              where = device ? "--device=cuda" : "--device=cpu";
-  return execute(
-      {package, where, "--init=random", "--lr=0", "--stop-on-nan=off", "--quiet", count, trace});
+  std::vector<std::string> arguments = getRunArguments(steps);
+  arguments.push_back("--trace=" + pathOf("trace.json"));
+  return execute(arguments);
+}
+
+/// What other ranks of the host compute meanwhile: the same, until they are ended. So many steps
+/// are more than those that are measured, however short steps are, and yet not without an end:
+/// nobody may be left to end them.
+std::vector<::memopt::SiblingTool::Companion> Calibration::startCompanions(int count,
+                                                                           int steps) const {
+  std::vector<::memopt::SiblingTool::Companion> companions;
+  for (int i = 0; i < count; ++i)
+    companions.push_back(runner->start(getRunArguments(int64_t(10) * steps * steps)));
+  if (count > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(500)); // until they have begun
+  return companions;
 }
 
 /// Seconds by instruction and step. The timeline has every instruction of every step in order.
@@ -220,24 +254,56 @@ bool Calibration::readTrace(size_t instructions, std::vector<std::vector<double>
 }
 
 /// The lower quartile says what an instruction takes when nothing else disturbs it, where a median
-/// needs a quiet machine. Libraries make up their minds in the first step, which is left out.
-static double getQuartile(std::vector<double> &seconds) {
+/// needs a quiet machine. Ranks at once disturb each other, so the median is theirs. Libraries make
+/// up their minds in the first step, which is left out.
+static double getTypical(std::vector<double> &seconds, bool isOfRanks) {
   if (seconds.size() > 1)
     seconds.erase(seconds.begin());
-  auto quartile = seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / 4);
-  std::nth_element(seconds.begin(), quartile, seconds.end());
-  return *quartile;
+  auto typical = seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / (isOfRanks ? 2 : 4));
+  std::nth_element(seconds.begin(), typical, seconds.end());
+  return *typical;
+}
+
+/// What all instructions of a step take together, in most steps but the first.
+static double getStepSeconds(const std::vector<std::vector<double>> &seconds) {
+  std::vector<double> steps(seconds.front().size());
+  for (const std::vector<double> &times : seconds)
+    for (auto [step, time] : llvm::zip_equal(steps, times))
+      step += time;
+  auto median = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin() + 1, median, steps.end());
+  return *median;
+}
+
+/// Runs the package beside so many others of its kind.
+bool Calibration::runBeside(int others, int steps, size_t instructions,
+                            std::vector<std::vector<double>> &seconds) {
+  std::vector<::memopt::SiblingTool::Companion> companions = startCompanions(others, steps);
+  return runPackage(steps + 1) && readTrace(instructions, seconds);
 }
 
 bool Calibration::measure(const CalibrationGraph &graph, const PlannedGraph &planned) {
   std::vector<std::vector<double>> seconds;
-  if (!runPackage(graph.steps + 1) || !readTrace(planned.work.size(), seconds))
+  int atOnce = std::clamp(::memopt::countProcessors() / options.runThreads, 1, options.ranksAtOnce);
+  if (!runBeside(atOnce - 1, graph.steps, planned.work.size(), seconds))
     return false;
-  double step = 0;
+  double whole = getStepSeconds(seconds), step = 0;
   for (auto [work, kind, times] : llvm::zip_equal(planned.work, planned.kinds, seconds)) {
     names.push_back(graph.name + ": " + kind);
-    measured.push_back({work, getQuartile(times)});
+    measured.push_back({work, getTypical(times, options.ranksAtOnce > 1)});
     step += measured.back().seconds;
+  }
+  // Steps are what is predicted: an instruction counts by its part of one.
+  for (MeasuredInstruction &instruction : MutableArrayRef(measured).take_back(planned.work.size()))
+    instruction.weight = static_cast<double>(planned.work.size()) * instruction.seconds / step;
+  // Where ranks take turns on a processor, turns are long beside an instruction, but not beside
+  // some steps.
+  constexpr double kManyTurns = 0.05;
+  if (atOnce < options.ranksAtOnce && whole > kManyTurns) {
+    if (!runBeside(options.ranksAtOnce - 1, graph.steps, planned.work.size(), seconds))
+      return false;
+    secondsWithoutTurns += whole;
+    secondsWithTurns += getStepSeconds(seconds);
   }
   llvm::outs() << llvm::formatv("{0,-32} {1,4} instructions {2,10:F3} ms a step\n", graph.name,
                                 planned.work.size(), step * 1e3);
@@ -309,6 +375,14 @@ bool Calibration::writeProfile() {
   start.threads = options.runThreads;
   if (device)
     start = device->profile;
+  if (secondsWithoutTurns > 0) {
+    double turns = secondsWithTurns / secondsWithoutTurns;
+    for (MeasuredInstruction &instruction : measured)
+      instruction.seconds *= turns;
+    llvm::outs() << llvm::formatv("{0} ranks take {1:F2} times as long as ranks with processors of "
+                                  "their own\n",
+                                  options.ranksAtOnce, turns);
+  }
   ProfileFit fit = fitProfile(measured, start);
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
     llvm::outs() << llvm::formatv("{0,-44} {1:E3}\n", rate.key, fit.profile.*rate.field);

@@ -56,7 +56,7 @@ public:
   StepWriter &relu() { return unary("memopt.relu"); }
   StepWriter &tanh() { return unary("math.tanh"); }
   StepWriter &maxPool() {
-    Shape result{shape[0], shape[1], shape[2] / 2, shape[3] / 2};
+    Shape result{shape[0], shape[1], (shape[2] + 1) / 2, (shape[3] + 1) / 2};
     return apply("memopt.max_pool", {{value, shape}},
                  "dilations = array<i64: 1, 1>, kernel = array<i64: 3, 3>, padding_high = "
                  "array<i64: 1, 1>, padding_low = array<i64: 1, 1>, strides = array<i64: 2, 2>",
@@ -263,6 +263,7 @@ std::vector<CalibrationGraph> memopt::tool::makeCalibrationGraphs() {
       {"convolutions, small", "adamw", 30, makeResidualNetwork(8, 32, 24)},
       {"convolutions, deep", "sgd", 12, makeResidualNetwork(8, 128, 14)},
       {"convolutions, wide", "sgd", 6, makeResidualNetwork(8, 64, 56)},
+      {"convolutions, of many channels", "sgd", 6, makeResidualNetwork(4, 512, 7)},
       {"depthwise convolutions, small", "sgd", 30, makeDepthwiseNetwork(4, 96, 14)},
       {"depthwise convolutions, large", "sgd", 8, makeDepthwiseNetwork(8, 128, 56)},
       {"convolutions, deep, bf16", "sgd", 12, makeResidualNetwork(8, 128, 14), "bf16"},

@@ -102,12 +102,19 @@ static llvm::Error fillProfile(const CommandLine &line, CompileOptions &options)
 }
 
 static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options) {
-  llvm::Expected<int> threads = line.getCount("threads"), runThreads = line.getCount("run-threads");
-  if (!threads || !runThreads)
-    return llvm::joinErrors(threads ? llvm::Error::success() : threads.takeError(),
-                            runThreads ? llvm::Error::success() : runThreads.takeError());
-  options.compilerThreads = *threads;
-  options.runThreads = *runThreads ? *runThreads : ::memopt::countProcessors();
+  for (auto [name, number] : {std::pair("threads", &options.compilerThreads),
+                              {"run-threads", &options.runThreads},
+                              {"ranks", &options.ranksAtOnce}}) {
+    llvm::Expected<int> found = line.getCount(name);
+    if (!found)
+      return found.takeError();
+    *number = *found;
+  }
+  if (!options.isCalibration)
+    options.ranksAtOnce = 1;
+  // Each of the ranks of a host has its part.
+  if (!options.runThreads)
+    options.runThreads = std::max(1, ::memopt::countProcessors() / options.ranksAtOnce);
   return llvm::Error::success();
 }
 

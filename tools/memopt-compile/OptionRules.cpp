@@ -102,8 +102,8 @@ static constexpr llvm::StringLiteral kOfTraining[] = {"max-grad-norm",
 
 /// What measuring a machine looks at.
 static constexpr llvm::StringLiteral kOfCalibration[] = {
-    "calibrate",       "run-threads", "target-features", "target",
-    "machine-profile", "threads",     "report",          "quiet"};
+    "calibrate", "run-threads", "target-features", "target", "machine-profile",
+    "threads",   "report",      "quiet",           "ranks"};
 
 //===----------------------------------------------------------------------===//
 // The checks

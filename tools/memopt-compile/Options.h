@@ -42,6 +42,7 @@ struct CompileOptions {
   bool isTimed = false;   ///< stages, in a table at the end
   bool reference = false; ///< plain loops instead of libraries
   int runThreads = 1;     ///< that library calls are planned for
+  int ranksAtOnce = 1;    ///< of a host, that a calibration is of
   bool isInstrumented = true;
   int compilerThreads = 0; ///< 0: as many as the machine has
   int64_t deviceBudget = -1, hostBudget = -1, diskBudget = -1;

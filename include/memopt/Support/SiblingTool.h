@@ -12,6 +12,7 @@
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/Program.h"
 
 #include <string>
 
@@ -38,6 +39,19 @@ public:
   /// Waits until the program has ended, for `seconds` at most; 0: however long it takes. What it
   /// prints is kept for the reason alone.
   Outcome run(llvm::ArrayRef<std::string> arguments, unsigned seconds = 0) const;
+
+  /// A process that ends, however far it has come, with the object. What it prints is lost.
+  class Companion {
+  public:
+    explicit Companion(llvm::sys::ProcessInfo process) : process(process) {}
+    Companion(Companion &&other) : process(other.process) { other.process = {}; }
+    Companion &operator=(Companion &&) = delete;
+    ~Companion();
+
+  private:
+    llvm::sys::ProcessInfo process;
+  };
+  Companion start(llvm::ArrayRef<std::string> arguments) const;
 
 private:
   SiblingTool(std::string path, std::string folder)

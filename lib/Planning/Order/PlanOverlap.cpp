@@ -9,7 +9,7 @@
 // An order for the lowest peak waits for a transfer as soon as it has started it. Two walks over
 // the order put compute between the two: forwards each wait is put off until its transfer has
 // ended, and with it what only waits for that (an update of state elsewhere); backwards, by the
-// same rule with both ends exchanged, each start. What is put off holds bytes, so it comes when
+// same rule with both ends exchanged, each start, and what makes its operand of variables. What is put off holds bytes, so it comes when
 // they are wanted, or when something else needs it. O(edges) a walk and space.
 //
 //===----------------------------------------------------------------------===//
@@ -18,7 +18,7 @@
 #include "memopt/Planning/Order/PlanStarts.h"
 #include "memopt/Planning/Simulation/PlanSequence.h"
 
-#include <deque>
+#include <map>
 
 using namespace memopt::planning;
 using namespace memopt::planning::search;
@@ -36,8 +36,8 @@ class Walk {
 public:
   Walk(const Graph &graph, const Neighbours &neighbours, bool forward)
       : graph(graph), neighbours(neighbours), forward(forward), held(graph.numSpaces, 0),
-        groupOf(graph.numOps, -1), blocker(graph.numOps, -1), arrival(graph.numOps, 0),
-        last(graph.numResults, -1), queue(graph.numResources, 0), loads(graph.numSpaces) {}
+        groupOf(graph.numOps, -1), arrival(graph.numOps, 0), last(graph.numResults, -1),
+        queue(graph.numResources, 0), loads(graph.numSpaces) {}
 
   /// `order` with the landings put off, in the direction of the order. `limits`: by space, of its
   /// bytes, as far as what is put off decides.
@@ -68,17 +68,18 @@ private:
   BySpace getHeldBehind(int32_t action, int64_t number) const;
   void putOff(int32_t action, int64_t number);
   void openGroup(llvm::ArrayRef<int32_t> actions);
-  void flush(bool isForced);
+  int64_t findBlocker(int32_t action) const;
+  void flush(int64_t number, bool isForced);
   bool isAwaited(llvm::ArrayRef<int32_t> actions) const;
   void emit(int32_t action);
 
   const Graph &graph;
   const Neighbours &neighbours;
   bool forward;
-  std::deque<Group> groups;
-  int64_t first = 0;                       ///< number of the first group
+  std::map<int64_t, Group> groups;         ///< by number, as they were opened
+  int64_t opened = 0;                      ///< groups so far
   BySpace held;                            ///< bytes of all
-  std::vector<int64_t> groupOf, blocker;   ///< by action: numbers of groups
+  std::vector<int64_t> groupOf;            ///< by action: the number of its group, or -1
   std::vector<int64_t> arrival;            ///< by start
   std::vector<int32_t> last;               ///< by value: the last action that reads it
   std::vector<int64_t> queue;              ///< by resource
@@ -132,7 +133,7 @@ std::vector<int32_t> Walk::run(llvm::ArrayRef<int32_t> order, llvm::ArrayRef<int
   for (auto [position, action] : llvm::enumerate(walked))
     visit(action, position, limits);
   while (!groups.empty())
-    flush(/*isForced=*/true);
+    flush(groups.begin()->first, /*isForced=*/true);
   if (!forward)
     std::reverse(made.begin(), made.end());
   return std::move(made);
@@ -146,29 +147,43 @@ bool Walk::isCrowded(size_t position, llvm::ArrayRef<int64_t> limits) const {
   return false;
 }
 
+/// The last group that an action has to come behind; -1: none.
+int64_t Walk::findBlocker(int32_t action) const {
+  int64_t number = -1;
+  for (int32_t earlier : forward ? neighbours.before[action] : neighbours.behind[action])
+    number = std::max(number, groupOf[earlier]);
+  return number;
+}
+
 void Walk::visit(int32_t action, size_t position, llvm::ArrayRef<int64_t> limits) {
-  while (!groups.empty() && (groups.front().ready <= now || isCrowded(position, limits)))
-    flush(/*isForced=*/isCrowded(position, limits));
-  if (int64_t number = blocker[action]; number >= first) {
-    if (mayJoin(action, number))
-      return putOff(action, number);
-    while (first <= number)
-      flush(/*isForced=*/true);
-  }
+  while (!groups.empty() && (groups.begin()->second.ready <= now || isCrowded(position, limits)))
+    flush(groups.begin()->first, /*isForced=*/isCrowded(position, limits));
+  if (int64_t number = findBlocker(action); number >= 0 && mayJoin(action, number))
+    return putOff(action, number);
+  // Only what it has to come behind: a sum that needs a gradient does not keep a gather from
+  // starting in front of it.
+  for (int64_t number; (number = findBlocker(action)) >= 0;)
+    flush(number, /*isForced=*/true);
   if (!isLanding(action) || arrival[startOf(action)] <= now)
     return emit(action);
   openGroup(action);
 }
 
 /// Forwards, what reads nothing large of space 0 but what the group makes or has in flight: next to
-/// nothing there is held for it.
+/// nothing there is held for it. Backwards, what is made of variables alone, such as a shard that is
+/// cast before it is gathered: it reads no value, and stands behind nothing but the step's inputs.
 bool Walk::mayJoin(int32_t action, int64_t number) const {
+  if (!forward)
+    return graph.kind[action] == ActionKind::Plain && graph.inputs[action].empty() &&
+           !neighbours.before[action].empty() &&
+           llvm::all_of(neighbours.before[action],
+                        [&](int32_t maker) { return neighbours.before[maker].empty(); });
   constexpr int64_t kSmall = 4096; // a rate, a factor that all updates read, a bias
-  llvm::ArrayRef<int32_t> flight = graph.inputs[groups[number - first].actions.front()];
-  return forward && llvm::all_of(graph.inputs[action], [&](int32_t value) {
-           return graph.bytes[value] <= kSmall || groupOf[graph.opOf[value]] == number ||
-                  llvm::is_contained(flight, value);
-         });
+  llvm::ArrayRef<int32_t> flight = graph.inputs[groups.at(number).actions.front()];
+  return llvm::all_of(graph.inputs[action], [&](int32_t value) {
+    return graph.bytes[value] <= kSmall || groupOf[graph.opOf[value]] == number ||
+           llvm::is_contained(flight, value);
+  });
 }
 
 /// Bytes that live longer when a landing is put off: what ends at a wait, or backwards what begins
@@ -184,14 +199,18 @@ Walk::BySpace Walk::getHeld(int32_t landing) const {
 /// The same of an action that joins a group, beside what the group itself makes.
 Walk::BySpace Walk::getHeldBehind(int32_t action, int64_t number) const {
   BySpace bytes(graph.numSpaces, 0);
-  for (int32_t value : graph.inputs[action])
-    if (value < graph.numResults && last[value] == action && groupOf[graph.opOf[value]] != number)
+  if (!forward)
+    for (int32_t value : graph.makes[action])
       bytes[graph.space[value]] += graph.size[value];
+  else
+    for (int32_t value : graph.inputs[action])
+      if (value < graph.numResults && last[value] == action && groupOf[graph.opOf[value]] != number)
+        bytes[graph.space[value]] += graph.size[value];
   return bytes;
 }
 
 void Walk::putOff(int32_t action, int64_t number) {
-  Group &group = groups[number - first];
+  Group &group = groups[number];
   bool isFirst = group.actions.empty();
   BySpace more = isFirst ? getHeld(action) : getHeldBehind(action, number);
   for (auto [all, own, bytes] : llvm::zip_equal(held, group.held, more)) {
@@ -200,15 +219,14 @@ void Walk::putOff(int32_t action, int64_t number) {
   }
   group.actions.push_back(action);
   groupOf[action] = number;
-  for (int32_t next : forward ? neighbours.behind[action] : neighbours.before[action])
-    blocker[next] = std::max(blocker[next], number);
 }
 
-/// Lets the first group go. Unless forced, another transfer in it begins a group of its own.
-void Walk::flush(bool isForced) {
-  Group group = std::move(groups.front());
-  groups.pop_front();
-  ++first;
+/// Lets a group go, and before it those that it has to come behind. Unless forced, another transfer
+/// in it begins a group of its own.
+void Walk::flush(int64_t number, bool isForced) {
+  auto found = groups.find(number);
+  Group group = std::move(found->second);
+  groups.erase(found);
   for (auto [sum, less] : llvm::zip_equal(held, group.held))
     sum -= less;
   for (size_t place = 0; place < group.actions.size(); ++place) {
@@ -217,6 +235,8 @@ void Walk::flush(bool isForced) {
     if (!isForced && isLanding(action) && arrival[startOf(action)] > now && !isAwaited(rest))
       return openGroup(rest);
     groupOf[action] = -1;
+    for (int64_t other; (other = findBlocker(action)) >= 0;)
+      flush(other, /*isForced=*/true);
     emit(action);
   }
 }
@@ -225,14 +245,14 @@ void Walk::flush(bool isForced) {
 bool Walk::isAwaited(llvm::ArrayRef<int32_t> actions) const {
   return llvm::any_of(actions, [&](int32_t action) {
     return llvm::any_of(neighbours.behind[action],
-                        [&](int32_t next) { return groupOf[next] >= first; });
+                        [&](int32_t next) { return groupOf[next] >= 0; });
   });
 }
 
 /// Puts actions off, the first of which is a landing.
 void Walk::openGroup(llvm::ArrayRef<int32_t> actions) {
-  int64_t number = first + static_cast<int64_t>(groups.size());
-  groups.push_back({{}, arrival[startOf(actions.front())], BySpace(graph.numSpaces, 0)});
+  int64_t number = opened++;
+  groups[number] = {{}, arrival[startOf(actions.front())], BySpace(graph.numSpaces, 0)};
   for (int32_t action : actions)
     putOff(action, number);
 }

@@ -346,9 +346,47 @@ static void readHosts(const JsonField &root, RankNetwork &network) {
                     {1, readLink(root["between"])}};
 }
 
+static double readSpeed(const JsonField &field) {
+  double speed = field.number();
+  if (!(speed > 0 && speed <= 1))
+    field.fail("expected a number above 0, of at most 1");
+  return speed;
+}
+
+static MeasuredCollective readMeasuredCollective(const JsonField &field) {
+  field.expectOnly({"bytes", "seconds", "computing_speed", "sending_speed"});
+  MeasuredCollective collective;
+  collective.computingSpeed = readSpeed(field["computing_speed"]);
+  collective.sendingSpeed = readSpeed(field["sending_speed"]);
+  std::vector<JsonField> bytes = field["bytes"].items();
+  if (bytes.size() < 2)
+    field["bytes"].fail("expected at least two numbers");
+  std::vector<JsonField> seconds =
+      field["seconds"].items(bytes.size(), "expected as many numbers as there are of bytes");
+  for (auto [count, taken] : llvm::zip_equal(bytes, seconds)) {
+    std::vector<MeasuredCollective::Point> &points = collective.points;
+    points.push_back({static_cast<double>(count.integer(1)), taken.number()});
+    if (points.size() > 1 && points.back().bytes <= points[points.size() - 2].bytes)
+      count.fail("expected more than the number before it");
+    if (points.size() > 1 && points.back().seconds < points[points.size() - 2].seconds)
+      taken.fail("expected at least the number before it");
+  }
+  return collective;
+}
+
+/// What ranks were seen to take, which memopt-run --describe-network writes.
+static MeasuredRanks readMeasured(const JsonField &field) {
+  field.expectOnly({"ranks", "all_reduce", "reduce_scatter", "all_gather"});
+  return {field["ranks"].integer(1), readMeasuredCollective(field["all_reduce"]),
+          readMeasuredCollective(field["reduce_scatter"]),
+          readMeasuredCollective(field["all_gather"])};
+}
+
 /// Version 2: levels from the inside out. All but the last say how many members they connect.
 static void readLevels(const JsonField &root, RankNetwork &network) {
-  root.expectOnly({"format", "version", "levels"});
+  root.expectOnly({"format", "version", "levels", "measured"});
+  if (root["measured"].isThere())
+    network.measured = readMeasured(root["measured"]);
   std::vector<JsonField> levels = root["levels"].items();
   if (levels.empty())
     return root["levels"].fail("expected at least one level");

@@ -79,8 +79,37 @@ std::optional<int64_t> RankNetwork::findPartialGroup(int64_t ranks) const {
   return std::nullopt;
 }
 
+double MeasuredCollective::getSeconds(double bytes) const {
+  auto end = points.begin() + 1;
+  while (end + 1 != points.end() && end->bytes < bytes)
+    ++end;
+  Point low = *(end - 1), high = *end;
+  double slope = (high.seconds - low.seconds) / (high.bytes - low.bytes);
+  // Fewer bytes than were measured take as long as the fewest.
+  return low.seconds + std::max(0.0, bytes - low.bytes) * slope;
+}
+
+const MeasuredCollective &MeasuredRanks::get(RankOpKind kind) const {
+  switch (kind) {
+  case RankOpKind::AllReduce:
+    return allReduce;
+  case RankOpKind::ReduceScatter:
+    return reduceScatter;
+  case RankOpKind::AllGather:
+  case RankOpKind::Compute: // which nobody asks for
+    break;
+  }
+  return allGather;
+}
+
+const MeasuredCollective *RankNetwork::findMeasured(int64_t ranks, RankOpKind kind) const {
+  return measured && measured->ranks == ranks ? &measured->get(kind) : nullptr;
+}
+
 double memopt::planning::getCollectiveSeconds(const RankNetwork &network, int64_t ranks,
                                               RankOpKind kind, int64_t bytes) {
+  if (const MeasuredCollective *measured = network.findMeasured(ranks, kind))
+    return measured->getSeconds(static_cast<double>(bytes));
   double seconds = 0, left = static_cast<double>(ranks), size = static_cast<double>(bytes);
   for (const RankLevel &level : network.levels) {
     bool isLast = &level == &network.levels.back(), isFirst = &level == &network.levels.front();
@@ -106,7 +135,7 @@ public:
     for (size_t at = 0; at < step.size(); ++at)
       if (step[at].kind != RankOpKind::Compute)
         collectives.push_back(static_cast<int64_t>(at));
-    ends.resize(collectives.size());
+    left.resize(collectives.size());
   }
 
   RankStepTime run() {
@@ -130,8 +159,7 @@ private:
     const RankOp &op = step[collectives[started]];
     double seconds = getCollectiveSeconds(network, ranks, op.kind, op.bytes);
     time.network += seconds;
-    link = std::max(link, now) + seconds;
-    ends[started++] = link;
+    left[started++] = seconds;
   }
 
   /// All whose operands are there, as many as may be ahead.
@@ -151,7 +179,13 @@ private:
   }
 
   /// One queue: what ends earlier has been there earlier.
-  void waitForOne() { now = std::max(now, ends[waited++]); }
+  void waitForOne() {
+    while (ended <= waited) {
+      now += left[ended];
+      ++ended;
+    }
+    ++waited;
+  }
 
   void compute(int64_t position) {
     for (size_t next = waited; next < started; ++next)
@@ -160,17 +194,36 @@ private:
           waitForOne();
     if (ahead > 0)
       startEarly(position);
-    now += step[position].seconds;
     time.compute += step[position].seconds;
+    computeBesideSending(step[position].seconds);
+  }
+
+  /// Collectives that are under way go on meanwhile, one after the other.
+  void computeBesideSending(double seconds) {
+    for (; ended < started; ++ended) {
+      const MeasuredCollective *measured =
+          network.findMeasured(ranks, step[collectives[ended]].kind);
+      double computing = measured ? measured->computingSpeed : 1,
+             sending = measured ? measured->sendingSpeed : 1, toCompute = seconds / computing,
+             toSend = left[ended] / sending;
+      if (toCompute < toSend) {
+        now += toCompute;
+        left[ended] -= toCompute * sending;
+        return;
+      }
+      now += toSend;
+      seconds -= toSend * computing;
+    }
+    now += std::max(0.0, seconds);
   }
 
   llvm::ArrayRef<RankOp> step;
   const RankNetwork &network;
   int64_t ranks, ahead;
   std::vector<int64_t> collectives; ///< their positions
-  std::vector<double> ends;         ///< of those that were started
-  size_t started = 0, waited = 0;
-  double now = 0, link = 0; ///< until when computation and the link are busy
+  std::vector<double> left;         ///< seconds of those that were started, at full speed
+  size_t started = 0, ended = 0, waited = 0;
+  double now = 0;
   RankStepTime time;
 };
 } // namespace

@@ -29,8 +29,8 @@ static double getLoss(ArrayRef<MeasuredInstruction> measured, const MachineProfi
   }
   for (const MeasuredInstruction &instruction : measured) {
     double error = std::abs(std::log(profile.getSeconds(instruction.work) / instruction.seconds));
-    loss +=
-        error <= kLogOfOutlier ? error * error / (2 * kLogOfOutlier) : error - kLogOfOutlier / 2;
+    loss += instruction.weight * (error <= kLogOfOutlier ? error * error / (2 * kLogOfOutlier)
+                                                         : error - kLogOfOutlier / 2);
   }
   return loss;
 }

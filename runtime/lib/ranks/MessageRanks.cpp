@@ -11,7 +11,8 @@
 // vector. Everything else goes from arena to arena.
 //
 // A wait looks at all messages in turn: for a moment without a pause, as answers of ranks in step
-// come within microseconds, and then with one, which leaves the processor to others.
+// come within microseconds, and then with one, which leaves the processor to others. It sleeps, for
+// a thread that yields on a busy machine comes back after the others' turns, milliseconds later.
 //
 //===----------------------------------------------------------------------===//
 
@@ -144,11 +145,9 @@ StatusOr<bool> MessageCommunicator::advance() {
 }
 
 static void rest(double waited) {
-  constexpr double moment = 1e-3;
-  if (waited < moment)
-    std::this_thread::yield();
-  else
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  constexpr double moment = 20e-6;
+  if (waited >= moment)
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 Status MessageCommunicator::wait() {

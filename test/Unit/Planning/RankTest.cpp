@@ -222,6 +222,45 @@ TEST(RankTimeTest, OneLinkTakesCollectivesInTheirOrder) {
   EXPECT_DOUBLE_EQ(simulateRanks(step, slow, 2, 2).total, 3 + 1 + 1);
 }
 
+/// Two ranks as they were seen: computing at half its speed beside a collective, and that at a
+/// quarter of its own.
+static RankNetwork makeMeasured() {
+  RankNetwork network = slow;
+  MeasuredCollective collective{{{100, 1}, {200, 2}, {400, 6}}, 0.5, 0.25};
+  network.measured = MeasuredRanks{2, collective, collective, collective};
+  network.measured->allReduce.points = {{100, 3}, {200, 4}};
+  return network;
+}
+
+TEST(RankTimeTest, WhatWasMeasuredStandsAboveTheFormula) {
+  RankNetwork network = makeMeasured();
+  auto seconds = [&](int64_t bytes, RankOpKind kind = RankOpKind::AllGather, int64_t ranks = 2) {
+    return getCollectiveSeconds(network, ranks, kind, bytes);
+  };
+  EXPECT_DOUBLE_EQ(seconds(1), 1); // as long as the fewest bytes
+  EXPECT_DOUBLE_EQ(seconds(150), 1.5);
+  EXPECT_DOUBLE_EQ(seconds(300), 4);
+  EXPECT_DOUBLE_EQ(seconds(500), 8);
+  EXPECT_DOUBLE_EQ(seconds(300, RankOpKind::AllReduce), 5);
+  // Of other ranks than were there nothing is known.
+  EXPECT_DOUBLE_EQ(seconds(800, RankOpKind::AllGather, 4),
+                   getCollectiveSeconds(slow, 4, RankOpKind::AllGather, 800));
+}
+
+TEST(RankTimeTest, ComputingAndSendingSlowEachOtherDown) {
+  std::vector<RankOp> step = {compute(1), collective(RankOpKind::ReduceScatter, 100, 0, 4),
+                              compute(1), compute(0.5), compute(1)};
+  step[1].isInFlight = true;
+  // 1.5 s of computing take 3 beside the collective, of which a quarter is still to be sent then.
+  RankStepTime time = simulateRanks(step, makeMeasured(), 2, asCompiled);
+  EXPECT_DOUBLE_EQ(time.total, 1 + 3 + 0.25 + 1);
+  EXPECT_DOUBLE_EQ(time.compute, 3.5);
+  // A collective that ends in an instruction leaves the rest of it its speed.
+  step[2].seconds = 3;
+  step[3].seconds = 0;
+  EXPECT_DOUBLE_EQ(simulateRanks(step, makeMeasured(), 2, asCompiled).total, 1 + 4 + 1 + 1);
+}
+
 //===----------------------------------------------------------------------===//
 // Files
 //===----------------------------------------------------------------------===//
@@ -319,4 +358,26 @@ TEST(RankFileTest, NetworksHaveAnyNumberOfLevels) {
   EXPECT_EQ(errorOf(R"([{"latency_seconds": 1, "bytes_per_second": 3},
                         {"latency_seconds": 1, "bytes_per_second": 3}])"),
             "net: levels[0].members: is missing");
+}
+
+TEST(RankFileTest, WhatRanksTookIsRead) {
+  auto parse = [](const std::string &seconds, const char *speed) {
+    std::string one = R"({"bytes": [4096, 8192], "seconds": )" + seconds +
+                      R"(, "computing_speed": 0.5, "sending_speed": )" + speed + "}";
+    return parseRankNetwork(R"({"format": "memopt-network", "version": 2,
+        "levels": [{"latency_seconds": 1, "bytes_per_second": 1}], "measured": {"ranks": 2,
+        "all_reduce": )" + one + R"(, "reduce_scatter": )" +
+                                one + R"(, "all_gather": )" + one + "}}",
+                            "net");
+  };
+  llvm::Expected<RankNetwork> network = parse("[1, 2]", "1");
+  ASSERT_TRUE(static_cast<bool>(network)) << llvm::toString(network.takeError());
+  EXPECT_DOUBLE_EQ(getCollectiveSeconds(*network, 2, RankOpKind::AllGather, 6144), 1.5);
+  EXPECT_EQ(network->measured->allReduce.computingSpeed, 0.5);
+  EXPECT_EQ(llvm::toString(parse("[1]", "1").takeError()),
+            "net: measured.all_reduce.seconds: expected as many numbers as there are of bytes");
+  EXPECT_EQ(llvm::toString(parse("[2, 1]", "1").takeError()),
+            "net: measured.all_reduce.seconds[1]: expected at least the number before it");
+  EXPECT_EQ(llvm::toString(parse("[1, 2]", "2").takeError()),
+            "net: measured.all_reduce.sending_speed: expected a number above 0, of at most 1");
 }

@@ -957,6 +957,33 @@ TEST(Transfer, StartsComeBeforeTheWorkThatHidesThem) {
   EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4}), (std::vector<int32_t>{0, 1, 2, 3, 4}));
 }
 
+/// A shard of a variable is cast, gathered and used; the product in front hides both.
+TEST(Transfer, WhatIsMadeOfVariablesStartsEarlyWithItsTransfer) {
+  PlanProblem problem = twoSpaces({op(0, 0, {}), op(50, 10, {}), op(5, 1, {}), op(100, 10, {2}),
+                                   op(0, 0, {}), op(0, 5, {3}), op(500, 10, {})});
+  problem.ops[0].results.clear();
+  problem.ops[1].after = problem.ops[2].after = {0}; // what a step begins with
+  problem.ops[3].resource = 1;
+  problem.ops[4].results.clear();
+  problem.ops[4].waitsFor = 3;
+  EXPECT_EQ(overlap(problem, {0, 1, 2, 3, 4, 5, 6}), (std::vector<int32_t>{0, 2, 3, 1, 4, 5, 6}));
+}
+
+/// A gather behind the sum of a gradient starts in front of the product that makes the gradient.
+TEST(Transfer, StartsThatNeedNothingPassThoseThatDo) {
+  PlanProblem problem = twoSpaces({op(50, 20, {}), op(10, 10, {0}), op(50, 10, {}), op(0, 0, {}),
+                                   op(0, 5, {2}), op(0, 0, {}), op(0, 1, {1}), op(500, 10, {})});
+  for (int32_t start : {1, 2})
+    problem.ops[start].resource = 1;
+  for (auto [wait, start] : {std::pair(3, 2), {5, 1}}) {
+    problem.ops[wait].results.clear();
+    problem.ops[wait].waitsFor = start;
+  }
+  std::vector<int32_t> given{0, 1, 2, 3, 4, 5, 6, 7}, order = overlap(problem, given);
+  EXPECT_EQ(order.front(), 2);
+  EXPECT_LT(measure(problem, order).cost, measure(problem, given).cost);
+}
+
 /// The plan stays one, no slower and no higher in any space.
 TEST(Transfer, OverlapOnRandomProblems) {
   SearchRandom random(11);

@@ -82,6 +82,17 @@ TEST(ProfileFit, WhatIsNotMeasuredStays) {
   EXPECT_EQ(fit.profile.matmulRate, start.matmulRate);
 }
 
+/// What is most of a step decides its rate.
+TEST(ProfileFit, WhatWeighsMoreDecides) {
+  Work work;
+  work.workClass = WorkClass::Matmul;
+  work.operations = 1e12;
+  for (double heavy : {5.0, 20.0}) {
+    ProfileFit fit = fitProfile({{work, heavy, 20}, {work, 10.0}}, MachineProfile());
+    EXPECT_NEAR(fit.profile.matmulRate, 1e12 / heavy, 0.1e12 / heavy);
+  }
+}
+
 TEST(ProfileFit, MeasurementsOfNoTimeAreLeftOut) {
   std::vector<MeasuredInstruction> measured = measure(makeMachine());
   Work work;

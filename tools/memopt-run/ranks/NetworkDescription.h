@@ -40,7 +40,8 @@ NetworkLink fitLink(const TimedCollective &small, const TimedCollective &large, 
 int64_t getNetworkArenaBytes();
 
 /// To be called by all ranks. The first writes `path`: one level, for a communicator takes all
-/// ranks alike wherever they are.
+/// ranks alike wherever they are; and for as many ranks as there are what each kind of collective
+/// took, alone and beside computing.
 Status measureNetwork(Communicator &communicator, Device &device, const std::string &path);
 
 } // namespace memopt

@@ -8,8 +8,8 @@
 //
 // What can be said of a step on thousands of ranks without starting any: all of them run one list
 // of ops, so one list is enough. Model state is counted as ZeRO shares it out (Rajbhandari et al.,
-// 2020), padding included; time is that of a network with two levels, hosts and what is between
-// them.
+// 2020), padding included; time is that of a network with several levels, such as hosts and what is
+// between them, or what these very ranks were seen to take.
 //
 //===----------------------------------------------------------------------===//
 
@@ -66,16 +66,41 @@ struct RankLevel {
   RankLink link;
 };
 
+enum class RankOpKind { Compute, AllReduce, ReduceScatter, AllGather };
+
+/// One kind of collective, as ranks were seen to make it.
+struct MeasuredCollective {
+  struct Point {
+    double bytes, seconds;
+  };
+  std::vector<Point> points; ///< at least two, of ever more bytes
+  /// Ranks may share processors with what sends for them. While both go on, computing and sending
+  /// have these speeds; alone each has 1.
+  double computingSpeed = 1, sendingSpeed = 1;
+
+  /// Along a line between points, and on as between the last two.
+  double getSeconds(double bytes) const;
+};
+
+/// What ranks were seen to take, where they were and as many as there were.
+struct MeasuredRanks {
+  int64_t ranks = 1;
+  MeasuredCollective allReduce, reduceScatter, allGather;
+
+  const MeasuredCollective &get(RankOpKind kind) const;
+};
+
 /// From the inside out; the last level has no end.
 struct RankNetwork {
   std::vector<RankLevel> levels;
+  /// For so many ranks it stands above what follows from the levels.
+  std::optional<MeasuredRanks> measured = std::nullopt;
 
+  const MeasuredCollective *findMeasured(int64_t ranks, RankOpKind kind) const;
   /// The members of the first level that `ranks` ranks would fill in part, one of several: such
   /// ranks are not alike. None if there is no such level.
   std::optional<int64_t> findPartialGroup(int64_t ranks) const;
 };
-
-enum class RankOpKind { Compute, AllReduce, ReduceScatter, AllGather };
 
 struct RankOp {
   RankOpKind kind = RankOpKind::Compute;
@@ -87,14 +112,14 @@ struct RankOp {
   bool isInFlight = false; ///< the program goes on beside it until `neededBy`
 };
 
-/// A collective, level by level from the inside out, or the other way round; a sum that all get is
-/// a scattered one, gathered again.
+/// A collective as it was measured; else level by level from the inside out, or the other way
+/// round, where a sum that all get is a scattered one, gathered again.
 double getCollectiveSeconds(const RankNetwork &network, int64_t ranks, RankOpKind kind,
                             int64_t bytes);
 
 struct RankStepTime {
-  double total = 0, compute = 0, network = 0;
-  /// Seconds in which nothing was computed.
+  double total = 0, compute = 0, network = 0; ///< the last two at full speed
+  /// Seconds more than computing takes by itself.
   double getExposed() const { return total - compute; }
 };
 

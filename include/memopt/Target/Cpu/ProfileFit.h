@@ -24,6 +24,7 @@ namespace mlir::memopt {
 struct MeasuredInstruction {
   Work work;
   double seconds;
+  double weight = 1; ///< in the fit, beside the other instructions'
 };
 
 struct ProfileFit {
