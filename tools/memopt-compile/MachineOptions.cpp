@@ -102,16 +102,20 @@ static llvm::Error fillProfile(const CommandLine &line, CompileOptions &options)
 }
 
 static llvm::Error fillThreads(const CommandLine &line, CompileOptions &options) {
-  for (auto [name, number] : {std::pair("threads", &options.compilerThreads),
-                              {"run-threads", &options.runThreads},
-                              {"ranks", &options.ranksAtOnce}}) {
+  auto take = [&](llvm::StringRef name, int &number) -> llvm::Error {
     llvm::Expected<int> found = line.getCount(name);
-    if (!found)
-      return found.takeError();
-    *number = *found;
-  }
-  if (!options.isCalibration)
-    options.ranksAtOnce = 1;
+    if (found)
+      number = *found;
+    return found.takeError();
+  };
+  if (llvm::Error error = llvm::joinErrors(take("threads", options.compilerThreads),
+                                           take("run-threads", options.runThreads)))
+    return error;
+  if (options.isCalibration)
+    if (llvm::Error error = take("ranks", options.ranksAtOnce))
+      return error;
+  if (options.ranksAtOnce < 1)
+    return invalid("--calibrate expects --ranks=N of 1 or more, found '0'");
   // Each of the ranks of a host has its part.
   if (!options.runThreads)
     options.runThreads = std::max(1, ::memopt::countProcessors() / options.ranksAtOnce);

@@ -50,7 +50,7 @@ static int64_t getGrowth(MatmulOp op) {
 
 /// A product that makes much of little: of a size where its result leaves the caches.
 static bool isWideProduct(MatmulOp op) {
-  constexpr int64_t leastTokens = 64, leastBytes = 4 << 20, leastGrowth = 2;
+  constexpr int64_t leastTokens = 64, leastBytes = 4 << 20, leastGrowth = 4;
   RankedTensorType type = tensorType(op.getResult());
   bool isRead = llvm::any_of(op->getUses(), TokenSegment::isRead);
   if (!isRead || !isLinear(op) || getPhase(op) != Phase::Forward || op->hasAttr(kTileAttr))
