@@ -335,6 +335,19 @@ def short_time(self, x):
     return torch.istft(z * z.abs(), 16, 4, window=window, length=64).square().mean()
 
 
+@case(outside=64)
+def whole_short_time(self, x):
+    z = torch.stft(self.linear(x), 16, 4, window=torch.hann_window(16), onesided=False, return_complex=True)
+    y = torch.istft(z * z.abs(), 16, 4, window=torch.hann_window(16), length=64)
+    return y.square().mean() + torch.istft(z * 1j, 16, 4, window=torch.hann_window(16), return_complex=True).abs().mean()
+
+
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
+def complex_directions(self, x):
+    z = self.linear(x) * self.weight + 1j * self.linear(x).cos()
+    return torch.view_as_real(F.normalize(z, p=1.0, dim=1) + z / z.abs().sum(0, keepdim=True).expand_as(z)).square().sum()
+
+
 @case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
 def written_complex(self, x, keep):
     z = self.linear(x) * self.weight + 1j * self.linear(x).cos()

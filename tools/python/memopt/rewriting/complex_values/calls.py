@@ -245,8 +245,11 @@ def makes_complex(target: Any, arguments: tuple, keywords: dict) -> bool:
 
 
 def _of_parts(engine, target, arguments, keywords):
-    """The same of real and of imaginary parts."""
+    """The same of real and of imaginary parts; of what is real, and takes no more than a shape, only once."""
     results = []
+    if isinstance(arguments[0], torch.Tensor):
+        real = pytree.tree_map(lambda value: value[0] if is_complex(value) else value, (arguments, keywords), is_leaf=is_complex)
+        return engine.call(target, *real)
     for place in (0, 1):
         part = lambda value: value[place] if is_complex(value) else value
         mapped = pytree.tree_map(part, (arguments, keywords), is_leaf=is_complex)

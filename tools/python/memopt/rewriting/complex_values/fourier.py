@@ -230,9 +230,18 @@ def istft(value, n_fft, hop_length=None, win_length=None, window=None, center=Tr
     hop = hop_length or n_fft // 4
     window = _window(window, win_length, n_fft, value[0])
     spectrum = type(value)(*(part.transpose(-1, -2) for part in value))
-    is_half = onesided if onesided is not None else value[0].shape[-2] != n_fft
-    frames = irfft(spectrum, n_fft) if is_half else ifft(spectrum).re
-    frames = _scale(frames, n_fft ** 0.5 if normalized else 1) * window
+    if return_complex:
+        frames = list(ifft(spectrum))
+    else:  # of a whole spectrum PyTorch reads the first half alone
+        frames = [irfft(type(value)(*(part[..., :n_fft // 2 + 1] for part in spectrum)), n_fft)]
+    factor = n_fft ** 0.5 if normalized else 1
+    signals = [_overlap(_scale(part, factor), window, hop, n_fft, center, length) for part in frames]
+    return type(value)(*signals) if return_complex else signals[0]
+
+
+def _overlap(frames, window, hop, n_fft, center, length):
+    """The sum of windowed frames where they lie, over that of the squared windows."""
+    frames = frames * window
     count = frames.shape[-2]
     total = n_fft + hop * (count - 1)
     places = (torch.arange(count)[:, None] * hop + torch.arange(n_fft)).flatten()
