@@ -339,7 +339,9 @@ def short_time(self, x):
 def whole_short_time(self, x):
     z = torch.stft(self.linear(x), 16, 4, window=torch.hann_window(16), onesided=False, return_complex=True)
     y = torch.istft(z * z.abs(), 16, 4, window=torch.hann_window(16), length=64)
-    return y.square().mean() + torch.istft(z * 1j, 16, 4, window=torch.hann_window(16), return_complex=True).abs().mean()
+    back = torch.istft(z * 1j, 16, 4, window=torch.hann_window(16), return_complex=True)
+    again = torch.stft(back, 16, 8, window=torch.hann_window(16), return_complex=True)
+    return y.square().mean() + back.abs().mean() + (again.mH @ again).abs().mean()
 
 
 @case(weight=lambda: torch.randn(5, dtype=torch.cfloat))

@@ -299,7 +299,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     if name == "addmm":
         added, product = arguments[0], _bilinear(torch.matmul, *arguments[1:3])
         return _add(mul(added, keywords.get("beta", 1)), mul(product, keywords.get("alpha", 1)))
-    if name in ("mH", "adjoint"):
+    if name in ("mH", "adjoint", "matrix_H"):
         return Pair(arguments[0].re.mT, -arguments[0].im.mT)
     if name in ("fill_", "zero_"):
         re, im = _split(arguments[1] if len(arguments) > 1 else 0)

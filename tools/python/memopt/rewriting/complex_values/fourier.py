@@ -219,8 +219,9 @@ def _window(window, win_length, n_fft, like):
 def stft(x, n_fft, hop_length=None, win_length=None, window=None, normalized=False, onesided=None, return_complex=None,
          align_to_window=None):
     hop = hop_length or n_fft // 4
-    frames = x.unfold(-1, n_fft, hop) * _window(window, win_length, n_fft, x)
-    found = (fft if onesided is False else rfft)(frames)
+    parts = tuple(x) if isinstance(x, Pair) else (x,)
+    frames = [part.unfold(-1, n_fft, hop) * _window(window, win_length, n_fft, part) for part in parts]
+    found = fft(Pair(*frames)) if len(frames) == 2 else (fft if onesided is False else rfft)(*frames)
     found = type(found)(*(_scale(part.transpose(-1, -2), n_fft ** -0.5 if normalized else 1) for part in found))
     return found if return_complex else as_real(found)
 
