@@ -59,7 +59,7 @@ def Memopt_Dialect : Dialect {
     static constexpr llvm::StringLiteral kPlannedAttr = "memopt.planned";
     /// On modules: the machine that they are compiled for, a TargetAttrInterface.
     static constexpr llvm::StringLiteral kTargetAttr = "memopt.target";
-    /// On modules that memopt-schedule has shuffled: the numbers that the instructions, in their present order, had in
+    /// On modules whose instructions memopt-schedule has moved: the numbers that these, in their present order, had in
     /// the program's own. Recomputation begins with both.
     static constexpr llvm::StringLiteral kProgramOrderAttr = "memopt.program_order";
     /// On modules: what connects the ranks that they are compiled for, a NetworkAttr.

@@ -6,10 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A load that is contiguous along a loop u and scattered along the lanes v would be a gather. Instead
-// the loops go over tiles of u times lanes; each tile is read by vectors along u, transposed square
-// by square in registers, and kept in a buffer on the stack, from which the rows of the tile read
-// vectors along v. What is left over at the ends of u and v gathers.
+// A load that is contiguous along a loop u and scattered along the lanes v would be a gather.
+// Instead the loops go over tiles of u times lanes; each tile is read by vectors along u,
+// transposed square by square in registers, and kept in a buffer on the stack, from which the rows
+// of the tile read vectors along v. What is left over at the ends of u and v gathers.
 //
 //===----------------------------------------------------------------------===//
 

@@ -148,9 +148,12 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return checks.get();
 }
 
+/// Whether one more operand says which rows or terms count.
+static bool hasMask(MatmulAttr matmul) { return matmul.getCountsRows() || matmul.getCountsTerms(); }
+
 StringRef MatmulAttr::getKindName() const { return "matmul"; }
 unsigned MatmulAttr::getNumOperands() const {
-  return 2 + getBias() + (getCountsRows() || getCountsTerms()) + getAccumulate();
+  return 2 + getBias() + hasMask(*this) + getAccumulate();
 }
 std::optional<unsigned> MatmulAttr::getAddend() const {
   return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
@@ -165,7 +168,7 @@ Work MatmulAttr::getWork() const {
   work.operations = static_cast<double>(getFlops()) * getPadding(getN());
   // How many rows will count is known to nobody here. Half is nearer than all: else what is cheap,
   // as each of many experts' products is, would be the last to run again.
-  if (getCountsRows() || getCountsTerms())
+  if (hasMask(*this))
     work.operations /= 2;
   return work;
 }
@@ -180,7 +183,7 @@ SmallVector<BufferView> MatmulAttr::getViews() const {
                                 matrix(getK(), getN(), getBStrides(), getType())};
   if (getBias())
     views.push_back(getContiguous({getN()}, getNarrowBias() ? getType() : getAccumulator()));
-  if (getCountsRows() || getCountsTerms())
+  if (hasMask(*this))
     views.push_back(
         getContiguous({getCountsRows() ? getM() : getK()}, IntegerType::get(getContext(), 1)));
   BufferView result =
@@ -202,7 +205,7 @@ json::Object MatmulAttr::toJson() const {
     object["bias"] = "n";
   if (getNarrowBias())
     object["narrow_bias"] = true;
-  if (getCountsRows() || getCountsTerms())
+  if (hasMask(*this))
     object["counted"] = getCountsRows() ? "m" : "k";
   if (getAccumulate())
     object["accumulate"] = true;

@@ -378,6 +378,8 @@ static llvm::Expected<std::vector<Plan>> planKnown(const PlanProblem &problem,
 
 /// Orders have each action that must be there once.
 static llvm::Error checkOrders(const PlanProblem &problem, const PlanFrontierOptions &options) {
+  if (options.orders.empty())
+    return llvm::Error::success();
   std::vector<int32_t> expected = Graph(problem).givenOrder();
   llvm::sort(expected);
   for (auto [number, order] : llvm::enumerate(options.orders)) {

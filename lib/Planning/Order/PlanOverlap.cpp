@@ -9,8 +9,9 @@
 // An order for the lowest peak waits for a transfer as soon as it has started it. Two walks over
 // the order put compute between the two: forwards each wait is put off until its transfer has
 // ended, and with it what only waits for that (an update of state elsewhere); backwards, by the
-// same rule with both ends exchanged, each start, and what makes its operand of variables. What is put off holds bytes, so it comes when
-// they are wanted, or when something else needs it. O(edges) a walk and space.
+// same rule with both ends exchanged, each start, and what makes its operand of variables. What is
+// put off holds bytes, so it comes when they are wanted, or when something else needs it. O(edges)
+// a walk and space.
 //
 //===----------------------------------------------------------------------===//
 

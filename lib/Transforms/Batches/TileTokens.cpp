@@ -30,6 +30,7 @@
 #include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_TILETOKENSPASS
@@ -92,13 +93,14 @@ struct TileTokensPass : mlir::memopt::impl::TileTokensPassBase<TileTokensPass> {
         ModulePatterns::parse(llvm::to_vector_of<std::string>(modules), getOperation());
     if (failed(patterns))
       return signalPassFailure();
+    WholeProducts whole;
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
       for (Block *block : getProgramBlocks(function.getBody().front())) {
         if (failed(tileModules(*block, *patterns)))
           return signalPassFailure();
-        tileWideProducts(*block);
+        tileWideProducts(*block, whole);
       }
     }
     if (std::optional<StringRef> pattern = patterns->getUnmet()) {
@@ -106,7 +108,7 @@ struct TileTokensPass : mlir::memopt::impl::TileTokensPassBase<TileTokensPass> {
                                  << patterns->describeModules(*pattern);
       signalPassFailure();
     }
-    if (hasGradients(getOperation()))
+    if (whole.count && hasGradients(getOperation()))
       whole.report();
   }
 
@@ -116,10 +118,8 @@ private:
   LogicalResult tileModule(const ModuleOps &module);
   LogicalResult tileForward(const ModuleOps &module, MatmulOp seed);
   void tileBackward(const ModuleOps &module);
-  void tileWideProducts(Block &block);
+  void tileWideProducts(Block &block, WholeProducts &whole);
   bool tileApart(MatmulOp product, size_t mostOps);
-
-  WholeProducts whole;
 };
 } // namespace
 
@@ -294,8 +294,6 @@ void WholeProducts::add(MatmulOp product, const TokenSegment::Obstacle &obstacle
 }
 
 void WholeProducts::report() const {
-  if (!count)
-    return;
   StringRef module = getModulePath(*place);
   emitRemark(*place) << "left the results of " << count << " wide product"
                      << (count == 1 ? "" : "s") << " whole, " << bytes << " bytes; the largest"
@@ -304,7 +302,7 @@ void WholeProducts::report() const {
 }
 
 /// A segment holds further products, so that each is looked for anew.
-void TileTokensPass::tileWideProducts(Block &block) {
+void TileTokensPass::tileWideProducts(Block &block, WholeProducts &whole) {
   constexpr size_t mostOps = 512; // each is written out for every tile
   constexpr int64_t headGrowth = 8;
   DenseSet<Operation *> seen;

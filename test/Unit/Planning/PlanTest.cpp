@@ -963,8 +963,7 @@ static PlanProblem renumbered(const PlanProblem &problem, llvm::ArrayRef<int32_t
 /// The program's order beside it has them.
 TEST(Plan, SegmentsBeginWithTheProgramsOrderToo) {
   PlanProblem program = loopsOverACast(31);
-  std::vector<int32_t> order(program.ops.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int32_t> order = givenOrder(program);
   std::stable_partition(order.begin(), order.end(),
                         [&](int32_t op) { return op < 2 || program.ops[op].cost == 20; });
   PlanProblem shuffled = renumbered(program, order);

@@ -209,7 +209,7 @@ _FUNCTIONS = {
     "square": lambda z: mul(z, z), "rsub": lambda a, b, alpha=1: _add(_pair(b), a, alpha, -1),
     "masked_fill": lambda z, mask, value: _where(mask, value, z), "eq": _equal, "ne": lambda a, b: ~_equal(a, b), "where": _where, "copy_": _copy, "linalg_vector_norm": _norm,
     "norm": lambda z, *rest, **keywords: _norm(z, *[2 if part is None else part for part in rest], **keywords),
-    "linear": _linear, "einsum": _einsum,
+    "linear": _linear, "einsum": _einsum, **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda z: Pair(z.re.mT, -z.im.mT)),
     "vdot": lambda a, b: _bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
         *(part.sum(dim) for part in mul(Pair(a.re, -a.im), b))),
     **dict.fromkeys(("to", "_to_copy", "type_as"), None),
@@ -246,16 +246,16 @@ def makes_complex(target: Any, arguments: tuple, keywords: dict) -> bool:
 
 def _of_parts(engine, target, arguments, keywords):
     """The same of real and of imaginary parts; of what is real, and takes no more than a shape, only once."""
+    is_real = isinstance(arguments[0], torch.Tensor)
     results = []
-    if isinstance(arguments[0], torch.Tensor):
-        real = pytree.tree_map(lambda value: value[0] if is_complex(value) else value, (arguments, keywords), is_leaf=is_complex)
-        return engine.call(target, *real)
-    for place in (0, 1):
+    for place in (0,) if is_real else (0, 1):
         part = lambda value: value[place] if is_complex(value) else value
         mapped = pytree.tree_map(part, (arguments, keywords), is_leaf=is_complex)
         if keywords.get("dtype") is not None:
             mapped[1]["dtype"] = _REAL.get(keywords["dtype"], keywords["dtype"])
         results.append(engine.call(target, tuple(mapped[0]), mapped[1]))
+    if is_real:
+        return results[0]
     if not isinstance(results[0], (torch.Tensor, tuple, list)):
         raise Refused("rows of complex numbers that a mask chooses are not supported, as their number depends on the data; choose by "
                       "torch.where(mask, x, 0)")
@@ -299,8 +299,6 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     if name == "addmm":
         added, product = arguments[0], _bilinear(torch.matmul, *arguments[1:3])
         return _add(mul(added, keywords.get("beta", 1)), mul(product, keywords.get("alpha", 1)))
-    if name in ("mH", "adjoint", "matrix_H"):
-        return Pair(arguments[0].re.mT, -arguments[0].im.mT)
     if name in ("fill_", "zero_"):
         re, im = _split(arguments[1] if len(arguments) > 1 else 0)
         arguments[0].re.fill_(re)
