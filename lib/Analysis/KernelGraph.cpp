@@ -313,10 +313,14 @@ void KernelGraph::bindWrites(func::FuncOp function) {
   auto bind = [&](WriteOp write) {
     Value value = write.getValue();
     StringAttr name = write.getVariableAttr().getAttr();
-    if (canStoreDirectly(write, readsBefore.lookup(name), writes[name]) &&
+    unsigned own = bufferOf[getBufferRoot(value)], home = variableBuffer.lookup(name);
+    if (own == home) // a scan that began with what the variable holds
+      return;
+    bool isAlone = buffers[own].op == value.getDefiningOp(); // no scan's, which its start made
+    if (isAlone && canStoreDirectly(write, readsBefore.lookup(name), writes[name]) &&
         bound.insert(value.getAsOpaquePointer()).second) {
-      buffers[bufferOf[value]].bytes = 0; // lives inside the variable from now on
-      bufferOf[value] = variableBuffer.lookup(name);
+      buffers[own].bytes = 0; // lives inside the variable from now on
+      bufferOf[value] = home;
       return;
     }
     // The copy stands at the end of the write's block.

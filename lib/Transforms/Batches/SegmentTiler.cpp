@@ -201,22 +201,31 @@ AccumulateOp SegmentTiler::findAccumulation(OpResult result) const {
 }
 
 /// Sums of what would be rounded are made in f32.
+Type SegmentTiler::getSumType(OpResult result) const {
+  RankedTensorType type = tensorType(result);
+  auto number = dyn_cast<FloatType>(type.getElementType());
+  return number && number.getWidth() < 32 ? type.clone(Float32Type::get(type.getContext())) : type;
+}
+
+/// The sum of other micro-batches, which that of this one continues; or null.
+Value SegmentTiler::readOldSum(OpResult result) {
+  AccumulateOp accumulation = findAccumulation(result);
+  return accumulation ? builder.clone(*accumulation->getOperand(0).getDefiningOp())->getResult(0)
+                      : Value();
+}
+
 void SegmentTiler::addUp(OpResult result, Value part) {
   Location location = result.getLoc();
   Operation *before = builder.getInsertionPoint()->getPrevNode();
-  auto type = tensorType(part);
-  auto number = dyn_cast<FloatType>(type.getElementType());
-  if (number && number.getWidth() < 32)
-    part = convertFloats(builder, location, part, builder.getF32Type());
+  bool isOfFloats = isa<FloatType>(tensorType(part).getElementType());
+  if (isOfFloats)
+    part = convertFloats(builder, location, part, getElementTypeOrSelf(getSumType(result)));
   Value &sum = sums[result];
   if (!sum)
-    if (AccumulateOp accumulation = findAccumulation(result)) {
-      auto old = accumulation->getOperand(0).getDefiningOp<ReadOp>();
-      sum = builder.clone(*old)->getResult(0);
-    }
+    sum = readOldSum(result);
   if (!sum)
     sum = part;
-  else if (number)
+  else if (isOfFloats)
     sum = AccumulateOp::create(builder, location, part.getType(), sum, part);
   else
     sum = arith::AddIOp::create(builder, location, sum, part);
@@ -225,14 +234,17 @@ void SegmentTiler::addUp(OpResult result, Value part) {
     note(op, result.getOwner());
 }
 
+void SegmentTiler::build(Operation *op, ArrayRef<Rows> tiles) {
+  if (TokenSegment::isPointwise(op))
+    buildPointwise(op, {tiles.front().begin, tiles.back().end});
+  else
+    buildByTile(op, tiles);
+}
+
 void SegmentTiler::buildPart(ArrayRef<Rows> tiles) {
   values.clear();
-  Rows part{tiles.front().begin, tiles.back().end};
   for (Operation *op : segment.getOps())
-    if (TokenSegment::isPointwise(op))
-      buildPointwise(op, part);
-    else
-      buildByTile(op, tiles);
+    build(op, tiles);
   for (Operation *op : segment.getOps())
     for (OpResult result : op->getResults())
       if (segment.getTokenDims(result))
@@ -319,6 +331,11 @@ Value SegmentTiler::shape(Value whole, OpResult original) {
   return shaped;
 }
 
+bool SegmentTiler::isNeededOutside(OpResult result) const {
+  return llvm::any_of(result.getUses(),
+                      [&](OpOperand &use) { return !segment.contains(use.getOwner()); });
+}
+
 /// Gives what is outside the whole values, and lets go of the members.
 void SegmentTiler::finish() {
   number = -1;
@@ -329,9 +346,7 @@ void SegmentTiler::finish() {
     if (segment.isSameForAll(op))
       continue;
     for (OpResult result : op->getResults()) {
-      bool isNeeded = llvm::any_of(
-          result.getUses(), [&](OpOperand &use) { return !segment.contains(use.getOwner()); });
-      if (!isNeeded)
+      if (!isNeededOutside(result))
         continue;
       if (Value sum = sums.lookup(result)) {
         if (AccumulateOp accumulation = findAccumulation(result)) {
@@ -357,7 +372,7 @@ void SegmentTiler::finish() {
       op->erase();
 }
 
-void SegmentTiler::run(int64_t parts) {
+void SegmentTiler::prepare() {
   for (Operation *op : segment.getOps())
     if (auto loss = dyn_cast<CrossEntropyOp>(op);
         loss && !segment.isOfTokens(cast<OpResult>(loss.getCount())))
@@ -365,8 +380,27 @@ void SegmentTiler::run(int64_t parts) {
   separateShapes(segment);
   moveBehind(segment);
   builder.setInsertionPoint(segment.getOps().back());
+}
+
+void SegmentTiler::writeOut(int64_t parts) {
+  prepare();
   SmallVector<Rows> tiles = cutIntoTiles(segment.getTokens());
   for (ArrayRef<Rows> part : groupTiles(tiles, parts ? parts : static_cast<int64_t>(tiles.size())))
     buildPart(part);
+  finish();
+}
+
+void SegmentTiler::runInLoop(int64_t parts) {
+  prepare();
+  SmallVector<Rows> tiles = cutIntoTiles(segment.getTokens());
+  ArrayRef<Rows> left = tiles;
+  size_t together = llvm::divideCeil(tiles.size(), parts);
+  int64_t turns = segment.getTokens() / tiles[together - 1].end;
+  if (turns > 1) {
+    buildLoop(turns, left.take_front(together));
+    left = left.drop_front(turns * together);
+  }
+  if (!left.empty())
+    buildPart(left);
   finish();
 }

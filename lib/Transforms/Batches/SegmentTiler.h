@@ -22,18 +22,24 @@ struct Rows {
   int64_t size() const { return end - begin; }
 };
 
-/// Writes the ops of a segment out once for each tile of its tokens, and lets go of the segment's
-/// own.
+/// Runs a segment part by part of its tokens, and lets go of the segment's own ops. Sums over tokens
+/// are added tile by tile, in the order of the tokens, whatever the parts are.
 class SegmentTiler {
 public:
   explicit SegmentTiler(const TokenSegment &segment)
       : segment(segment), builder(segment.getOps().back()) {}
 
-  /// In `parts` parts; 0: one for each tile.
-  void run(int64_t parts);
+  /// Writes the ops out for each of `parts` parts; 0: one for each tile.
+  void writeOut(int64_t parts);
+  /// At most `parts` parts, in a loop; tokens that are too few for another turn are written out.
+  /// All ops are of one phase.
+  void runInLoop(int64_t parts);
 
 private:
+  void prepare();
   void buildPart(ArrayRef<Rows> tiles);
+  void buildLoop(int64_t count, ArrayRef<Rows> tiles);
+  void build(Operation *op, ArrayRef<Rows> tiles);
   void buildPointwise(Operation *op, Rows part);
   void buildByTile(Operation *op, ArrayRef<Rows> tiles);
   Operation *clone(Operation *op, IRMapping &values, int64_t tokens);
@@ -41,8 +47,11 @@ private:
   Value cut(Value whole, unsigned dims, Rows rows, RankedTensorType type);
   Value join(Value original, ArrayRef<Value> parts);
   Value shape(Value whole, OpResult original);
+  Type getSumType(OpResult result) const;
   void addUp(OpResult result, Value part);
+  Value readOldSum(OpResult result);
   AccumulateOp findAccumulation(OpResult result) const;
+  bool isNeededOutside(OpResult result) const;
   void finish();
   void note(Operation *op, Operation *like);
 

@@ -182,7 +182,7 @@ LogicalResult TileTokensPass::tileModule(const ModuleOps &module) {
   if (Operation *op = findMixing(module, *both))
     return op->emitError() << "'" << op->getName() << "' of module '" << module.name
                            << "' mixes tokens: it cannot run in parts of them";
-  SegmentTiler(*both).run(moduleParts);
+  SegmentTiler(*both).writeOut(moduleParts);
   return success();
 }
 
@@ -194,7 +194,7 @@ LogicalResult TileTokensPass::tileForward(const ModuleOps &module, MatmulOp seed
     return mixing->emitError() << "'" << mixing->getName() << "' of module '" << module.name
                                << "' mixes tokens: it cannot run in parts of them";
   tileBackward(module);
-  SegmentTiler(*forward).run(moduleParts);
+  SegmentTiler(*forward).runInLoop(moduleParts);
   return success();
 }
 
@@ -232,7 +232,7 @@ void TileTokensPass::tileBackward(const ModuleOps &module) {
   FailureOr<TokenSegment> backward =
       TokenSegment::create(seed.getResult(), [&](Operation *op) { return members.contains(op); });
   if (succeeded(backward))
-    SegmentTiler(*backward).run(moduleParts);
+    SegmentTiler(*backward).runInLoop(moduleParts);
 }
 
 /// The product by which the gradient of `product` goes on, whose first operand follows from what
@@ -273,10 +273,10 @@ bool TileTokensPass::tileApart(MatmulOp product, size_t mostOps) {
   MatmulOp gradient = succeeded(forward) ? findGradient(product, *forward) : MatmulOp();
   if (!gradient || failed(create(gradient.getA(), Phase::Backward)))
     return false;
-  SegmentTiler(*forward).run(parts);
+  SegmentTiler(*forward).writeOut(parts);
   FailureOr<TokenSegment> backward = create(gradient.getA(), Phase::Backward);
   if (succeeded(backward))
-    SegmentTiler(*backward).run(parts);
+    SegmentTiler(*backward).writeOut(parts);
   return true;
 }
 
@@ -323,6 +323,6 @@ void TileTokensPass::tileWideProducts(Block &block, WholeProducts &whole) {
       continue;
     }
     segment->absorb(mostOps);
-    SegmentTiler(*segment).run(parts);
+    SegmentTiler(*segment).writeOut(parts);
   }
 }

@@ -168,7 +168,7 @@ void KernelFusion::addNode(Operation *op) {
       addLoop(size, true);
   }
   node.tile = op->getDiscardableAttr(kTileAttr);
-  bool isTiled = node.tile != nullptr;
+  bool isTiled = node.isMember ? node.tile != nullptr : isBehindTile; // calls do not say it
   if (isTiled != isBehindTile) // else what tiles wait for would wait for them
     ++loops;
   isBehindTile = isTiled;

@@ -203,8 +203,17 @@ static bool isOnlyWrite(Value value, ReadOp read, const VariableWrites &writes) 
          llvm::all_of(found->second, [&](WriteOp write) { return write.getValue() == value; });
 }
 
+/// Whether a scan's iteration goes on with `value`, which the last one left.
+static bool isCarried(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto scan = argument ? dyn_cast<ScanOp>(argument.getOwner()->getParentOp()) : ScanOp();
+  return scan && llvm::is_contained(scan.getCarriedArguments(), argument);
+}
+
 /// Whether `value` is what tiles in front of that of `add` come to, which nothing else reads.
 static bool isSumOfTiles(Value value, linalg::GenericOp add) {
+  if (isCarried(value))
+    return add->hasAttr(kTileAttr) && value.hasOneUse();
   Operation *maker = value.getDefiningOp();
   if (auto cut = dyn_cast_or_null<tensor::ExtractSliceOp>(maker);
       cut && cut.getSource().hasOneUse())

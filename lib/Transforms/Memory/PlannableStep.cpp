@@ -77,8 +77,29 @@ static bool isDoneBefore(Operation *user, ScanOp scan) {
   return isInstruction(op) && isBefore(op) && llvm::all_of(op->getUsers(), isOver);
 }
 
+/// Whether a scan goes on with a sum of gradients, which it alone reads and its result replaces.
+static bool continuesSum(const StepModel &step, ScanOp scan, OpOperand &start) {
+  auto read = start.get().getDefiningOp<ReadOp>();
+  Value last = scan->getResult(start.getOperandNumber() - scan.getCarried().getBeginOperandIndex());
+  auto write = last.hasOneUse() ? dyn_cast<WriteOp>(*last.user_begin()) : WriteOp();
+  if (!read || !write || read.getVariableAttr() != write.getVariableAttr())
+    return false;
+  StringAttr sum = read.getVariableAttr().getAttr();
+  auto mayNeedOld = [&](ReadOp other, OpOperand *use) {
+    if (other->getBlock() != scan->getBlock()) // it holds another value, but for this loop's body
+      return use->getOwner()->isAncestor(scan);
+    return other->isBeforeInBlock(write) && use != &start && !isDoneBefore(use->getOwner(), scan);
+  };
+  return !step.getVariable(sum).isState() && llvm::none_of(step.getReads(sum), [&](ReadOp other) {
+    return llvm::any_of(getUsesOfBuffer(other.getResult()),
+                        [&](OpOperand *use) { return mayNeedOld(other, use); });
+  });
+}
+
 /// A scan overwrites what its carried values begin with, so nobody may need it afterwards.
-static bool mayOverwrite(ScanOp scan, OpOperand &start) {
+static bool mayOverwrite(const StepModel &step, ScanOp scan, OpOperand &start) {
+  if (continuesSum(step, scan, start))
+    return true;
   Value root = getBufferRoot(start.get());
   return isInstruction(root.getDefiningOp()) && root.getParentBlock() == scan->getBlock() &&
          llvm::all_of(getUsesOfBuffer(root), [&](OpOperand *use) {
@@ -86,11 +107,11 @@ static bool mayOverwrite(ScanOp scan, OpOperand &start) {
          });
 }
 
-static void copyStartsOfScans(func::FuncOp function) {
-  for (Block *block : getProgramBlocks(function.getBody().front()))
+static void copyStartsOfScans(const StepModel &step) {
+  for (Block *block : getProgramBlocks(step.getFunction().getBody().front()))
     for (auto scan : llvm::to_vector(block->getOps<ScanOp>()))
       for (OpOperand &start : scan.getCarriedMutable())
-        if (!mayOverwrite(scan, start))
+        if (!mayOverwrite(step, scan, start))
           start.set(copyInFrontOf(scan, start.get(), scan.getPhase()));
 }
 
@@ -147,7 +168,7 @@ FailureOr<StepModel> mlir::memopt::createPlannableStep(ModuleOp module) {
   FailureOr<StepModel> step = StepModel::create(module);
   if (failed(step) || failed(verifyKernelGraph(*step)))
     return failure();
-  copyStartsOfScans(step->getFunction());
+  copyStartsOfScans(*step);
   copyYields(step->getFunction());
   insertVariableCopies(step->getFunction());
   return step;
