@@ -121,8 +121,10 @@ private:
     for (const std::string &precision : getPrecisions())
       for (const std::string &activations : getActivations())
         for (const Form &placed : getPlacements())
-          if (StatusCode code = tryCuts(placed, precision, activations); code != StatusCode::Ok)
-            return code;
+          for (bool tilesLayers : getTiles())
+            if (StatusCode code = tryCuts(placed, precision, activations, tilesLayers);
+                code != StatusCode::Ok)
+              return code;
     if (allowed.activations && best && paysForBytes(*best))
       if (StatusCode code = narrowFewer(); code != StatusCode::Ok)
         return code;
@@ -143,6 +145,13 @@ private:
     if (allowed.activations)
       return {given.activationDtype, allowed.activationDtype};
     return {given.activationDtype};
+  }
+
+  /// Whether wide layers run tile by tile: their inner values are made twice then.
+  llvm::SmallVector<bool> getTiles() const {
+    if (allowed.tile && !given.tilesLayers)
+      return {false, true};
+    return {given.tilesLayers};
   }
 
   /// The form at hand, and with optimizer state, and parameters too, on the host or on disk, as far
@@ -181,9 +190,11 @@ private:
 
   /// More micro-batches need fewer bytes and more time: the first that fit without saving time are
   /// the last that are tried.
-  StatusCode tryCuts(Form form, const std::string &precision, const std::string &activations) {
+  StatusCode tryCuts(Form form, const std::string &precision, const std::string &activations,
+                     bool tilesLayers) {
     form.precision = precision;
     form.activationDtype = activations;
+    form.tilesLayers = tilesLayers;
     for (int64_t parts : getCuts()) {
       form.microBatches = parts;
       Trial trial = planner.tryForm(form, best ? kWorthwhile * best->seconds : kAnyTime);
@@ -241,6 +252,7 @@ private:
     Form form = getPlacements().back();
     form.precision = getPrecisions().back();
     form.activationDtype = getActivations().back();
+    form.tilesLayers = getTiles().back();
     Bound bound = bisectBatch(planner, form, *batch, progress);
     if (bound.code == StatusCode::Ok)
       note(std::move(bound.fits));
@@ -266,7 +278,8 @@ private:
                                    {"accumulate", allowed.accumulate},
                                    {"precision", allowed.precision},
                                    {"batch", allowed.batch},
-                                   {"offload", allowed.offload}})
+                                   {"offload", allowed.offload},
+                                   {"tile", allowed.tile}})
       if (!isAllowed)
         text += (text.empty() ? "; not allowed by --auto: " : ", ") + std::string(name);
     return text + (refusal.empty() ? "" : "; not cut into micro-batches: " + refusal);
@@ -277,6 +290,8 @@ private:
     std::string text;
     if (form.microBatches != given.microBatches)
       text += " --micro-batches=" + std::to_string(form.microBatches);
+    if (form.tilesLayers != given.tilesLayers)
+      text += llvm::formatv(" --tile={0}:{1}", kAllLayers, kMostParts).str();
     if (form.precision != given.precision)
       text += " --precision=" + form.precision;
     if (form.activationDtype != given.activationDtype)

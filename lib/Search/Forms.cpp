@@ -8,12 +8,15 @@
 
 #include "memopt/Search/Forms.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 using namespace mlir::memopt;
 
 Form Form::of(const PipelineOptions &options) {
-  return {options.batch,           options.microBatches,    options.precision,
-          options.activationDtype, options.activationShare, options.offloadOptimizer,
-          options.offloadParam};
+  return {options.batch,           options.microBatches,
+          options.precision,       options.activationDtype,
+          options.activationShare, llvm::is_contained(options.tileModules, kAllLayers),
+          options.offloadOptimizer, options.offloadParam};
 }
 
 void Form::apply(PipelineOptions &options) const {
@@ -22,6 +25,10 @@ void Form::apply(PipelineOptions &options) const {
   options.precision = precision;
   options.activationDtype = activationDtype;
   options.activationShare = activationShare;
+  if (tilesLayers && !llvm::is_contained(options.tileModules, kAllLayers)) {
+    options.tileModules = {std::string(kAllLayers)};
+    options.tileModuleParts = kMostParts;
+  }
   options.offloadOptimizer = offloadOptimizer;
   options.offloadParam = offloadParam;
 }

@@ -64,12 +64,12 @@ static constexpr OptionRow kMemory[] = {
     {"auto", "TECHNIQUE,...", "recompute",
      "what the compiler may choose to meet --device-memory: recompute, accumulate (micro-batches), "
      "precision (bf16), batch (fewer samples), offload (to the host; a default with "
-     "--host-memory)"},
+     "--host-memory), tile (wide layers in parts of their tokens)"},
     {"activation-checkpointing", "MODULE,...", "",
      "recompute inside these modules, by hand: names or globs, or segments:N", "recompute"},
     {"tile", "MODULE,...:N|off", "",
-     "process the tokens of these modules in N parts: names or globs, or head for every loss "
-     "head; off: never in parts. Bits are the same"},
+     "process the tokens of these modules in N parts: names or globs, head for every loss head, "
+     "or all for every wide layer beside; off: never in parts. Bits are the same for all N"},
     {"offload-optimizer", "none|cpu|nvme", "none",
      "where optimizer state lies: on the device; on the host, together with the parameters, and "
      "updated there; or on disk, and updated on the host"},

@@ -93,25 +93,28 @@ static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &option
                                   {"accumulate", &automatic.accumulate, "micro-batches"},
                                   {"precision", &automatic.precision, "precision"},
                                   {"batch", &automatic.batch, "batch"},
-                                  {"offload", &automatic.offload, ""}};
+                                  {"offload", &automatic.offload, ""},
+                                  {"tile", &automatic.tile, "tile"}};
   for (const std::string &name : parseModules(line.get("auto"))) {
     const auto *technique =
         llvm::find_if(techniques, [&](const Technique &entry) { return entry.name == name; });
     if (technique == std::end(techniques))
-      return invalid("--auto expects recompute, accumulate, precision, batch or offload, found '" +
+      return invalid("--auto expects recompute, accumulate, precision, batch, offload or tile, found '" +
                      name + "'");
     if (!technique->option.empty() && line.isSet(technique->option))
       return invalid("--auto=" + name + " chooses what --" + technique->option + " says; give one");
     *technique->isAllowed = true;
   }
-  options.isFormSearched |= automatic.accumulate || automatic.precision || automatic.batch;
+  options.isFormSearched |=
+      automatic.accumulate || automatic.tile || automatic.precision || automatic.batch;
   if (!line.isSet("device-memory"))
     return invalid("--auto needs --device-memory, which it meets");
   options.pipeline.rematerialize = automatic.recompute;
   return llvm::Error::success();
 }
 
-/// `head` is every loss head: a module of that name is `hea[d]`.
+/// `head` is every loss head, `all` every wide layer beside; modules of these names are `hea[d]` and
+/// `al[l]`.
 static llvm::Error fillTiles(const CommandLine &line, mlir::memopt::PipelineOptions &pipeline) {
   std::string text = line.get("tile");
   if (text.empty())
@@ -124,7 +127,7 @@ static llvm::Error fillTiles(const CommandLine &line, mlir::memopt::PipelineOpti
   int64_t parts;
   llvm::SmallVector<std::string> modules = parseModules(names);
   if (count.getAsInteger(10, parts) || parts < 1 || modules.empty())
-    return invalid("--tile expects MODULE,...:N, head:N or off, found '" + text + "'");
+    return invalid("--tile expects MODULE,...:N, head:N, all:N or off, found '" + text + "'");
   llvm::SmallVector<std::string> others;
   for (const std::string &module : modules)
     if (module == "head")

@@ -10,6 +10,7 @@
 #define MEMOPT_PIPELINES_PIPELINES_H
 
 #include "memopt/Transforms/OffloadTier.h"
+#include "memopt/Transforms/Utils/TokenTiles.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
@@ -77,7 +78,8 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<int64_t> tileParts{*this, "tile-parts", llvm::cl::init(0),
                             llvm::cl::desc("parts of the tokens of a wide segment; 0: its tiles")};
   ListOption<std::string> tileModules{*this, "tile-modules",
-                                      llvm::cl::desc("modules whose tokens run in parts")};
+                                      llvm::cl::desc("modules whose tokens run in parts: names, "
+                                                     "globs or all")};
   Option<int64_t> tileModuleParts{*this, "tile-module-parts", llvm::cl::init(0),
                                   llvm::cl::desc("their parts; 0: their tiles")};
   ListOption<std::string> checkpointModules{

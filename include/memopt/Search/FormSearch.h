@@ -15,7 +15,8 @@ namespace mlir::memopt {
 
 /// What a search may choose to meet the budgets; what changes results is off unless asked for.
 struct FormChoices {
-  bool recompute = true, accumulate = false, precision = false, batch = false, offload = false;
+  bool recompute = true, accumulate = false, tile = false, precision = false, batch = false,
+       offload = false;
   bool activations = false;             ///< kept in fewer bits, by an option of their own
   std::string activationDtype = "bf16"; ///< in which
   /// Where parameters and optimizer state lie is searched, among the spaces that there are.

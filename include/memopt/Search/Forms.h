@@ -29,12 +29,16 @@ namespace mlir::memopt {
 
 using ::memopt::StatusCode;
 
+/// Parts into which a search cuts wide layers: as many as there are tiles.
+inline constexpr int64_t kMostParts = 1024;
+
 /// What a search over plans may vary of the pipeline's options.
 struct Form {
   int64_t batch = 0; ///< samples; 0: as exported
   int64_t microBatches = 1;
   std::string precision, activationDtype;
   int64_t activationShare = 100; ///< percent of the bytes of kept activations in that type
+  bool tilesLayers = false;      ///< wide layers between ops that mix tokens run tile by tile
   OffloadTier offloadOptimizer = {}, offloadParam = {};
 
   static Form of(const PipelineOptions &options);

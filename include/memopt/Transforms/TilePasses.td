@@ -43,13 +43,15 @@ def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
     with several tiles, pointwise ops run once; products and reductions run once for each tile.
 
     With `modules` the ops of the modules with these names are cut into `module-parts`, however wide they are. If the
-    gradient of such a module waits for other tokens, its forward pass runs again with its backward pass.
+    gradient of such a module waits for other tokens, its forward pass runs again with its backward pass; each is a
+    `memopt.scan`, whose carried values are the sums over tokens. The name `all` stands for every product that makes more
+    than twice as much as it reads and whose gradient waits, with what is as wide behind it: the MLPs of a transformer.
 
     Error: a pattern that names no module, or a module that mixes tokens.
   }];
   let options = [
     Option<"parts", "parts", "int64_t", "0", "Parts of the tokens; 0: one for each tile, 1: whole">,
-    ListOption<"modules", "modules", "std::string", "Modules that run in parts">,
+    ListOption<"modules", "modules", "std::string", "Modules that run in parts, or all">,
     Option<"moduleParts", "module-parts", "int64_t", "0", "Parts of their tokens; 0: one for each tile">
   ];
   let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",

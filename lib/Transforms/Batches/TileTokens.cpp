@@ -49,15 +49,22 @@ static int64_t getGrowth(MatmulOp op) {
   return tensorType(op.getResult()).getDimSize(1) / tensorType(op.getA()).getDimSize(1);
 }
 
-/// A product that makes much of little: of a size where its result leaves the caches.
-static bool isWideProduct(MatmulOp op) {
-  constexpr int64_t leastTokens = 64, leastBytes = 4 << 20, leastGrowth = 4;
+/// A product of the forward pass whose result leaves the caches.
+static bool isLargeProduct(MatmulOp op) {
+  constexpr int64_t leastTokens = 64, leastBytes = 4 << 20;
   RankedTensorType type = tensorType(op.getResult());
   bool isRead = llvm::any_of(op->getUses(), TokenSegment::isRead);
-  if (!isRead || !isLinear(op) || getPhase(op) != Phase::Forward || op->hasAttr(kTileAttr))
-    return false;
-  return type.getDimSize(0) >= leastTokens && getTensorBytes(type) >= leastBytes &&
-         getGrowth(op) >= leastGrowth;
+  return isRead && isLinear(op) && getPhase(op) == Phase::Forward && !op->hasAttr(kTileAttr) &&
+         type.getDimSize(0) >= leastTokens && getTensorBytes(type) >= leastBytes;
+}
+
+/// Such a product that makes much of little.
+static bool isWideProduct(MatmulOp op) { return isLargeProduct(op) && getGrowth(op) >= 4; }
+
+/// Such a product whose result, and what is half as wide, is wider than what it is made of.
+static bool isInnerProduct(MatmulOp op) {
+  return isLargeProduct(op) && tensorType(op.getResult()).getNumElements() >
+                                   2 * tensorType(op.getA()).getNumElements();
 }
 
 /// What evaluation returns is what it is for.
@@ -89,8 +96,10 @@ struct TileTokensPass : mlir::memopt::impl::TileTokensPassBase<TileTokensPass> {
   using TileTokensPassBase::TileTokensPassBase;
 
   void runOnOperation() override {
-    FailureOr<ModulePatterns> patterns =
-        ModulePatterns::parse(llvm::to_vector_of<std::string>(modules), getOperation());
+    SmallVector<std::string> names = llvm::to_vector_of<std::string>(modules);
+    bool isForAll = llvm::is_contained(names, kAllLayers);
+    llvm::erase(names, kAllLayers);
+    FailureOr<ModulePatterns> patterns = ModulePatterns::parse(names, getOperation());
     if (failed(patterns))
       return signalPassFailure();
     WholeProducts whole;
@@ -101,6 +110,8 @@ struct TileTokensPass : mlir::memopt::impl::TileTokensPassBase<TileTokensPass> {
         if (failed(tileModules(*block, *patterns)))
           return signalPassFailure();
         tileWideProducts(*block, whole);
+        if (isForAll)
+          tileInnerLayers(*block);
       }
     }
     if (std::optional<StringRef> pattern = patterns->getUnmet()) {
@@ -117,9 +128,11 @@ private:
   LogicalResult tileModules(Block &block, ModulePatterns &patterns);
   LogicalResult tileModule(const ModuleOps &module);
   LogicalResult tileForward(const ModuleOps &module, MatmulOp seed);
-  void tileBackward(const ModuleOps &module);
+  bool tileBackward(const ModuleOps &module);
   void tileWideProducts(Block &block, WholeProducts &whole);
   bool tileApart(MatmulOp product, size_t mostOps);
+  void tileInnerLayers(Block &block);
+  void tileInnerLayer(MatmulOp product);
 };
 } // namespace
 
@@ -198,41 +211,57 @@ LogicalResult TileTokensPass::tileForward(const ModuleOps &module, MatmulOp seed
   return success();
 }
 
-/// The backward pass on a forward pass of its own, so that nothing of a tile waits for it.
-void TileTokensPass::tileBackward(const ModuleOps &module) {
-  llvm::SetVector<Operation *> again;
+/// The forward ops of a module that its backward pass needs, in program order.
+static SmallVector<Operation *> findNeeded(const ModuleOps &module) {
+  llvm::SetVector<Operation *> needed;
   SmallVector<Operation *> open(module.backward.getArrayRef());
   while (!open.empty())
     for (Value operand : open.pop_back_val()->getOperands())
       if (Operation *maker = operand.getDefiningOp();
-          module.forward.contains(maker) && again.insert(maker))
+          module.forward.contains(maker) && needed.insert(maker))
         open.push_back(maker);
-  if (module.backward.empty())
-    return;
-  SmallVector<Operation *> sorted = again.takeVector();
+  SmallVector<Operation *> sorted = needed.takeVector();
   llvm::sort(sorted, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  Operation *first = module.backward.front();
-  OpBuilder builder(first);
-  IRMapping mapping;
+  return sorted;
+}
+
+static void replaceOperands(ArrayRef<Operation *> ops, const IRMapping &mapping) {
+  for (Operation *op : ops)
+    for (OpOperand &operand : op->getOpOperands())
+      operand.set(mapping.lookupOrDefault(operand.get()));
+}
+
+/// The backward pass on a forward pass of its own, so that nothing of a tile waits for it. False
+/// where it mixes tokens: it stays as it was.
+bool TileTokensPass::tileBackward(const ModuleOps &module) {
+  if (module.backward.empty())
+    return false;
+  OpBuilder builder(module.backward.front());
+  IRMapping again, before;
   SmallVector<Operation *> ops;
-  for (Operation *op : sorted) {
-    Operation *copy = builder.clone(*op, mapping);
+  for (Operation *op : findNeeded(module)) {
+    Operation *copy = builder.clone(*op, again);
+    before.map(copy->getResults(), op->getResults());
     copy->setAttr(MemoptDialect::kCloneAttr, builder.getI64IntegerAttr(1));
     setPhase(copy, Phase::Backward);
     ops.push_back(copy);
   }
-  for (Operation *op : module.backward)
-    for (OpOperand &operand : op->getOpOperands())
-      operand.set(mapping.lookupOrDefault(operand.get()));
+  SmallVector<Operation *> copies = ops;
+  replaceOperands(module.backward.getArrayRef(), again);
   llvm::append_range(ops, module.backward);
   llvm::SmallPtrSet<Operation *, 32> members(ops.begin(), ops.end());
-  MatmulOp seed = findLinear(ops);
-  if (!seed)
-    return;
-  FailureOr<TokenSegment> backward =
-      TokenSegment::create(seed.getResult(), [&](Operation *op) { return members.contains(op); });
-  if (succeeded(backward))
-    SegmentTiler(*backward).runInLoop(moduleParts);
+  if (MatmulOp seed = findLinear(ops)) {
+    FailureOr<TokenSegment> segment =
+        TokenSegment::create(seed.getResult(), [&](Operation *op) { return members.contains(op); });
+    if (succeeded(segment)) {
+      SegmentTiler(*segment).runInLoop(moduleParts);
+      return true;
+    }
+  }
+  replaceOperands(module.backward.getArrayRef(), before);
+  for (Operation *copy : llvm::reverse(copies))
+    copy->erase();
+  return false;
 }
 
 /// The product by which the gradient of `product` goes on, whose first operand follows from what
@@ -302,17 +331,18 @@ void WholeProducts::report() const {
 }
 
 /// A segment holds further products, so that each is looked for anew.
+static MatmulOp findUnseen(Block &block, bool (*isWanted)(MatmulOp), DenseSet<Operation *> &seen) {
+  for (auto op : block.getOps<MatmulOp>())
+    if (isWanted(op) && seen.insert(op).second)
+      return op;
+  return nullptr;
+}
+
 void TileTokensPass::tileWideProducts(Block &block, WholeProducts &whole) {
   constexpr size_t mostOps = 512; // each is written out for every tile
   constexpr int64_t headGrowth = 8;
   DenseSet<Operation *> seen;
-  auto findNext = [&]() -> MatmulOp {
-    for (auto op : block.getOps<MatmulOp>())
-      if (isWideProduct(op) && seen.insert(op).second)
-        return op;
-    return nullptr;
-  };
-  while (MatmulOp op = findNext()) {
+  while (MatmulOp op = findUnseen(block, isWideProduct, seen)) {
     TokenSegment::Obstacle obstacle{op, "has too many ops behind it to write out for each tile"};
     FailureOr<TokenSegment> segment = TokenSegment::create(op.getResult(), nullptr, &obstacle);
     if (failed(segment) || segment->getOps().size() > mostOps) {
@@ -325,4 +355,29 @@ void TileTokensPass::tileWideProducts(Block &block, WholeProducts &whole) {
     segment->absorb(mostOps);
     SegmentTiler(*segment).writeOut(parts);
   }
+}
+
+/// A layer between two ops that mix tokens, such as an MLP between two attentions: its gradient waits
+/// for those behind it. What is as wide as `product` makes up the layer.
+void TileTokensPass::tileInnerLayer(MatmulOp product) {
+  FailureOr<TokenSegment> forward =
+      TokenSegment::createOfPhase(product.getResult(), Phase::Forward);
+  MatmulOp gradient = succeeded(forward) ? findGradient(product, *forward) : MatmulOp();
+  if (!gradient)
+    return;
+  FailureOr<TokenSegment> backward =
+      TokenSegment::createOfPhase(gradient.getA(), Phase::Backward);
+  if (failed(backward))
+    return;
+  ModuleOps layer;
+  layer.forward.insert_range(forward->getOps());
+  layer.backward.insert_range(backward->getOps());
+  if (tileBackward(layer))
+    SegmentTiler(*forward).runInLoop(moduleParts);
+}
+
+void TileTokensPass::tileInnerLayers(Block &block) {
+  DenseSet<Operation *> seen;
+  while (MatmulOp op = findUnseen(block, isInnerProduct, seen))
+    tileInnerLayer(op);
 }

@@ -17,8 +17,8 @@ using namespace mlir::memopt;
 
 namespace {
 /// A step of 8 samples. A sample takes 100 bytes in f32 and 60 in bf16, divided by the number of
-/// micro-batches, beside 50 bytes of state, which the host can take. Each sample takes a second,
-/// each cut half a second more, state on the host a quarter.
+/// micro-batches, 20 less in tiles, beside 50 bytes of state, which the host can take. Each sample
+/// takes a second, each cut half a second more, state on the host a quarter, tiles two.
 class InventedPlanner final : public FormPlanner {
 public:
   explicit InventedPlanner(int64_t budget) : budget(budget) {
@@ -32,13 +32,14 @@ public:
   Trial tryForm(const Form &form, double worthSeconds) override {
     ++trials;
     int64_t samples = form.batch ? form.batch : 8;
-    int64_t each = form.precision == "bf16" ? 60 : 100;
+    int64_t each = (form.precision == "bf16" ? 60 : 100) - (form.tilesLayers ? 20 : 0);
     bool isOnHost = form.offloadOptimizer == OffloadTier::Host;
     Trial trial;
     trial.form = form;
     trial.bytes = samples * each / form.microBatches + (isOnHost ? 0 : 50);
     trial.seconds = trial.leastSeconds =
-        double(samples) + 0.5 * double(form.microBatches - 1) + (isOnHost ? 0.25 : 0);
+        double(samples) + 0.5 * double(form.microBatches - 1) + (isOnHost ? 0.25 : 0) +
+        (form.tilesLayers ? 2 : 0);
     trial.isHopeless = trial.leastSeconds >= worthSeconds;
     if (!trial.isHopeless && trial.bytes > budget) {
       trial.code = StatusCode::DoesNotFit;
@@ -94,6 +95,23 @@ TEST(FormSearchTest, AMoreExpensiveFormIsNotPlannedOnceACheaperOneFits) {
   EXPECT_EQ(result.best.form.microBatches, 1);
 }
 
+TEST(FormSearchTest, LayersAreTiledWhereThatIsWhatFits) {
+  InventedPlanner planner(690);
+  FormChoices choices;
+  choices.tile = true;
+  SearchResult result = choose(planner, choices);
+  ASSERT_EQ(result.code, StatusCode::Ok);
+  EXPECT_TRUE(result.best.form.tilesLayers);
+  EXPECT_NE(result.remark.find("chose --tile=all:1024: 690 bytes"), std::string::npos)
+      << result.remark;
+  PipelineOptions options;
+  result.best.form.apply(options);
+  EXPECT_TRUE(Form::of(options).tilesLayers);
+
+  InventedPlanner roomy(850);
+  EXPECT_FALSE(choose(roomy, choices).best.form.tilesLayers);
+}
+
 TEST(FormSearchTest, WhatIsNotAllowedIsSaidBesideTheSmallestPlan) {
   InventedPlanner planner(400);
   SearchResult result = choose(planner, {});
@@ -101,7 +119,7 @@ TEST(FormSearchTest, WhatIsNotAllowedIsSaidBesideTheSmallestPlan) {
   EXPECT_EQ(result.smallestBytes, 850);
   EXPECT_EQ(result.remarks, "note: of 850\n");
   EXPECT_EQ(result.message,
-            "needs 850; not allowed by --auto: accumulate, precision, batch, offload");
+            "needs 850; not allowed by --auto: accumulate, precision, batch, offload, tile");
 }
 
 TEST(FormSearchTest, ABatchThatCannotBeCutIsNoEndOfTheSearch) {

@@ -17,6 +17,9 @@ namespace mlir::memopt {
 /// parts. Kernels do not reach across them.
 inline constexpr llvm::StringLiteral kTileAttr = "memopt.tile";
 
+/// In place of a module's name: every wide layer whose gradient waits for others.
+inline constexpr llvm::StringLiteral kAllLayers = "all";
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_TRANSFORMS_UTILS_TOKENTILES_H
