@@ -283,7 +283,8 @@ static MatmulOp findGradient(MatmulOp product, const TokenSegment &forward) {
   };
   for (auto op : product->getBlock()->getOps<MatmulOp>())
     if (getPhase(op) == Phase::Backward && isLinear(op) && !op->hasAttr(kTileAttr) &&
-        op.getA().getType() == product.getResult().getType() && follows(op.getA()))
+        tensorType(op.getA()).getShape() == tensorType(product.getResult()).getShape() &&
+        follows(op.getA()))
       return op;
   return nullptr;
 }

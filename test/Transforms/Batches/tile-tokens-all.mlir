@@ -43,3 +43,26 @@ func.func @mixed(%x: tensor<1024x256xf32>, %w: tensor<1024x256xf32>) -> tensor<1
   %d = arith.mulf %p, %a {memopt.phase = #memopt.phase<backward>} : tensor<1024x1024xf32>
   return %d : tensor<1024x1024xf32>
 }
+
+// -----
+
+// In 16 bits the product that makes a wide value has wider numbers than the one that reads its gradient.
+
+// CHECK-LABEL: func.func @narrow
+// CHECK-COUNT-2: memopt.scan count(4)
+// CHECK: return
+func.func @narrow(%x: tensor<1024x256xbf16>, %w: tensor<1024x256xbf16>, %v: tensor<256x1024xbf16>) -> (tensor<f32>, tensor<f32>) {
+  %a = memopt.matmul %x, %w {transpose_b} : (tensor<1024x256xbf16>, tensor<1024x256xbf16>) -> tensor<1024x1024xf32>
+  %h = math.tanh %a : tensor<1024x1024xf32>
+  %hn = arith.truncf %h : tensor<1024x1024xf32> to tensor<1024x1024xbf16>
+  %y = memopt.matmul %hn, %v {transpose_b} : (tensor<1024x1024xbf16>, tensor<256x1024xbf16>) -> tensor<1024x256xf32>
+  %s = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<1024x256xf32>) -> tensor<f32>
+  %g = memopt.broadcast %s {dimensions = array<i64>, memopt.phase = #memopt.phase<backward>} : (tensor<f32>) -> tensor<1024x256xf32>
+  %gn = arith.truncf %g {memopt.phase = #memopt.phase<backward>} : tensor<1024x256xf32> to tensor<1024x256xbf16>
+  %dh = memopt.matmul %gn, %v {memopt.phase = #memopt.phase<backward>} : (tensor<1024x256xbf16>, tensor<256x1024xbf16>) -> tensor<1024x1024xf32>
+  %da = arith.mulf %dh, %h {memopt.phase = #memopt.phase<backward>} : tensor<1024x1024xf32>
+  %dn = arith.truncf %da {memopt.phase = #memopt.phase<backward>} : tensor<1024x1024xf32> to tensor<1024x1024xbf16>
+  %dx = memopt.matmul %dn, %w {memopt.phase = #memopt.phase<backward>} : (tensor<1024x1024xbf16>, tensor<1024x256xbf16>) -> tensor<1024x256xf32>
+  %norm = memopt.reduce %dx {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>, memopt.phase = #memopt.phase<backward>} : (tensor<1024x256xf32>) -> tensor<f32>
+  return %s, %norm : tensor<f32>, tensor<f32>
+}

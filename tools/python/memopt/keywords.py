@@ -58,7 +58,7 @@ _ELSEWHERE = {
 }
 _FLAGS = {"reference", "sync-batch-norm"}
 _MODULE_LISTS = {"activation-checkpointing", "efficient-conv-bn-eval", "tile"}
-_NO_MODULES = ("all", "off", "head", "segments:", "head:")  # what may stand in place of a name
+_NO_MODULES = {"all", "off", "head", "segments"}  # what may stand in place of a name, with :N behind it
 
 
 @functools.cache
@@ -91,7 +91,7 @@ def _write_option(name: str, value: Any, front: str) -> str:
         return f"--{name}={'on' if value else 'off'}"
     parts = list(value) if isinstance(value, (list, tuple)) else str(value).split(",") if name in _MODULE_LISTS else [value]
     if name in _MODULE_LISTS:  # by the model's names; in the program they stand behind the wrapper's
-        parts = [part if str(part).startswith(_NO_MODULES[3:]) or part in _NO_MODULES[:3] else f"{front}{part}" for part in parts]
+        parts = [part if str(part).partition(":")[0] in _NO_MODULES else f"{front}{part}" for part in parts]
     return f"--{name}={','.join(str(part) for part in parts)}"
 
 
