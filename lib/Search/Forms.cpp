@@ -13,10 +13,14 @@
 using namespace mlir::memopt;
 
 Form Form::of(const PipelineOptions &options) {
-  return {options.batch,           options.microBatches,
-          options.precision,       options.activationDtype,
-          options.activationShare, llvm::is_contained(options.tileModules, kAllLayers),
-          options.offloadOptimizer, options.offloadParam};
+  return {options.batch,
+          options.microBatches,
+          options.precision,
+          options.activationDtype,
+          options.activationShare,
+          llvm::is_contained(options.tileModules, kAllLayers),
+          options.offloadOptimizer,
+          options.offloadParam};
 }
 
 void Form::apply(PipelineOptions &options) const {

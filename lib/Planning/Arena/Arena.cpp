@@ -9,7 +9,11 @@
 #include "ArenaSearch.h"
 #include "memopt/Planning/Utils/SolutionCache.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
@@ -183,6 +187,44 @@ static ArenaSolution solveChecked(const ArenaProblem &problem, const ArenaOption
   return best;
 }
 
+/// The buffers in an order that follows from their times and sizes, so that a layout does not depend
+/// on the order in which somebody lists them. Those at the bottom keep theirs, which several problems
+/// with the same ones share. Buffers that are alike in all that is compared may stand in either order.
+static std::vector<int32_t> getCanonicalOrder(const ArenaProblem &problem) {
+  std::vector<int32_t> order(problem.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto isBelow = [&](int32_t number) { return problem.buffers[number].pinnedAtBottom; };
+  auto free = std::stable_partition(order.begin(), order.end(), isBelow);
+  auto getKey = [&](int32_t number) {
+    const ArenaBuffer &buffer = problem.buffers[number];
+    int64_t taken = buffer.inPlaceOf < 0 ? -1 : problem.buffers[buffer.inPlaceOf].lower;
+    return std::tuple(buffer.lower, buffer.upper, buffer.size, buffer.alignment, buffer.fixedOffset,
+                      taken);
+  };
+  std::stable_sort(free, order.end(), [&](int32_t a, int32_t b) { return getKey(a) < getKey(b); });
+  return order;
+}
+
+static ArenaSolution solveInCanonicalOrder(const ArenaProblem &problem,
+                                           const ArenaOptions &options) {
+  std::vector<int32_t> order = getCanonicalOrder(problem);
+  std::vector<int32_t> places(order.size());
+  for (auto [place, number] : llvm::enumerate(order))
+    places[number] = static_cast<int32_t>(place);
+  ArenaProblem sorted{{}, problem.loops};
+  for (int32_t number : order) {
+    ArenaBuffer &buffer = sorted.buffers.emplace_back(problem.buffers[number]);
+    if (buffer.inPlaceOf >= 0)
+      buffer.inPlaceOf = places[buffer.inPlaceOf];
+  }
+  ArenaSolution solution = solveChecked(sorted, options);
+  std::vector<int64_t> offsets;
+  for (int32_t place : places)
+    offsets.push_back(solution.offsets[place]);
+  solution.offsets = std::move(offsets);
+  return solution;
+}
+
 llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &problem,
                                                            const ArenaOptions &options) {
   if (llvm::Error error = checkArena(problem))
@@ -194,7 +236,7 @@ llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &p
                  static_cast<int64_t>(options.seed));
       },
       [&](const ArenaSolution &found) { return verifyArena(problem, found); },
-      [&]() -> llvm::Expected<ArenaSolution> { return solveChecked(problem, options); });
+      [&]() -> llvm::Expected<ArenaSolution> { return solveInCanonicalOrder(problem, options); });
 }
 
 int64_t memopt::planning::arenaLoad(const ArenaProblem &problem) {

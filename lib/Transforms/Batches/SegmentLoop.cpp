@@ -121,8 +121,7 @@ void SegmentTiler::buildLoop(int64_t count, ArrayRef<Rows> tiles) {
     auto yield = YieldOp::create(builder, open.getLoc());
     builder.setInsertionPoint(yield);
     for (Value value : inputs.uniform)
-      values.map(value,
-                 makeUniform(builder, value, segment.getTileType(value, tiles.back().end)));
+      values.map(value, makeUniform(builder, value, segment.getTileType(value, tiles.back().end)));
     for (Operation *op : segment.getOps())
       if (isOfTurn(segment, op))
         build(op, tiles);

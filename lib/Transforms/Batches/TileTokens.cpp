@@ -63,8 +63,8 @@ static bool isWideProduct(MatmulOp op) { return isLargeProduct(op) && getGrowth(
 
 /// Such a product whose result, and what is half as wide, is wider than what it is made of.
 static bool isInnerProduct(MatmulOp op) {
-  return isLargeProduct(op) && tensorType(op.getResult()).getNumElements() >
-                                   2 * tensorType(op.getA()).getNumElements();
+  return isLargeProduct(op) &&
+         tensorType(op.getResult()).getNumElements() > 2 * tensorType(op.getA()).getNumElements();
 }
 
 /// What evaluation returns is what it is for.
@@ -366,8 +366,7 @@ void TileTokensPass::tileInnerLayer(MatmulOp product) {
   MatmulOp gradient = succeeded(forward) ? findGradient(product, *forward) : MatmulOp();
   if (!gradient)
     return;
-  FailureOr<TokenSegment> backward =
-      TokenSegment::createOfPhase(gradient.getA(), Phase::Backward);
+  FailureOr<TokenSegment> backward = TokenSegment::createOfPhase(gradient.getA(), Phase::Backward);
   if (failed(backward))
     return;
   ModuleOps layer;

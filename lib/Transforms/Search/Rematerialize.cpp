@@ -84,12 +84,8 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
                 : std::string());
   }
 
-  /// Whether plan-memory will find the height by which the search judged the plan. Of a plan that
-  /// fetches values nothing is said: these buffers are the same, but stand in another order (where
-  /// they are waited for instead of begun), which layouts of equal buffers may depend on.
+  /// Whether plan-memory will find the height by which the search judged the plan.
   static bool isAsJudged(ModuleOp module, const BudgetPlan &plan) {
-    if (plan.swapped)
-      return true;
     OwningOpRef<ModuleOp> copy = module.clone(); // a step that can be planned may have more copies
     FailureOr<StepModel> step = createPlannableStep(*copy);
     if (failed(step))

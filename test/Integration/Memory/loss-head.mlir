@@ -17,7 +17,7 @@
 // tiles the steps have the same bits.
 
 // WHOLE: error: {{.*}}4194304
-// BAD: --tile expects MODULE,...:N, head:N or off, found 'head'
+// BAD: --tile expects MODULE,...:N, head:N, all:N or off, found 'head'
 // UNKNOWN: no module matches 'nothing'
 memopt.variable @h : tensor<96x8xf32> role <parameter> {trainable, names = ["h"]}
 memopt.variable @w : tensor<16384x8xf32> role <parameter> {trainable, names = ["w"]}

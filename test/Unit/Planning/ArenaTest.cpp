@@ -186,6 +186,33 @@ TEST(Arena, MatchesBruteForceOnTinyProblems) {
   }
 }
 
+TEST(Arena, TheOrderInWhichBuffersAreListedDoesNotMatter) {
+  SearchRandom random(6);
+  for (int round = 0; round < 50; ++round) {
+    ArenaProblem problem;
+    for (int64_t i = 0; i < 60; ++i) {
+      int64_t lower = random.below(40);
+      problem.buffers.push_back(
+          buffer(100 * random.below(9) + i, lower, lower + 1 + random.below(9)));
+      if (i && random.below(3) == 0) {
+        problem.buffers[i].lower = problem.buffers[i - 1].upper - 1;
+        problem.buffers[i].upper = std::max(problem.buffers[i].upper, problem.buffers[i].lower + 1);
+        problem.buffers[i].inPlaceOf = static_cast<int32_t>(i - 1);
+      }
+    }
+    ArenaProblem reversed = problem;
+    std::reverse(reversed.buffers.begin(), reversed.buffers.end());
+    for (ArenaBuffer &mine : reversed.buffers)
+      if (mine.inPlaceOf >= 0)
+        mine.inPlaceOf = static_cast<int32_t>(reversed.buffers.size()) - 1 - mine.inPlaceOf;
+    ArenaOptions options;
+    options.iterations = 20000;
+    std::vector<int64_t> offsets = solve(reversed, options).offsets;
+    std::reverse(offsets.begin(), offsets.end());
+    EXPECT_EQ(solve(problem, options).offsets, offsets);
+  }
+}
+
 TEST(Arena, EveryFeatureOnRandomProblems) {
   SearchRandom random(5);
   for (int round = 0; round < 300; ++round) {
