@@ -86,7 +86,7 @@ public:
     int rounds = device ? 1 : options.ranksAtOnce > 1 ? 4 : 2;
     for (int round = 0; round < rounds; ++round)
       for (PlannedGraph &planned : graphs)
-        if (!measure(planned, rounds))
+        if (!measure(planned, rounds, /*withTurns=*/round % 2 == 0))
           return StatusCode::Environment;
     for (PlannedGraph &planned : graphs)
       conclude(planned);
@@ -106,7 +106,7 @@ private:
   StatusCode compile(PlannedGraph &planned);
   Attribute getTarget() const;
   StatusCode writePackage(const PlannedGraph &planned);
-  bool measure(PlannedGraph &planned, int rounds);
+  bool measure(PlannedGraph &planned, int rounds, bool withTurns);
   void conclude(PlannedGraph &planned);
   std::vector<std::string> getRunArguments(StringRef package, int64_t steps) const;
   bool runPackage(StringRef package, int steps);
@@ -295,7 +295,7 @@ static void appendSteps(const std::vector<std::vector<double>> &seconds,
 }
 
 /// One of the rounds, each of which has its part of the steps.
-bool Calibration::measure(PlannedGraph &planned, int rounds) {
+bool Calibration::measure(PlannedGraph &planned, int rounds, bool withTurns) {
   std::vector<std::vector<double>> seconds;
   int steps = (planned.graph.steps + rounds - 1) / rounds;
   int atOnce = std::clamp(::memopt::countProcessors() / options.runThreads, 1, options.ranksAtOnce);
@@ -308,7 +308,8 @@ bool Calibration::measure(PlannedGraph &planned, int rounds) {
   // Where ranks take turns on a processor, turns are long beside an instruction, but not beside
   // some steps.
   constexpr double kManyTurns = 0.05;
-  if (atOnce < options.ranksAtOnce && getUndisturbed(planned.withoutTurns) > kManyTurns) {
+  if (withTurns && atOnce < options.ranksAtOnce &&
+      getUndisturbed(planned.withoutTurns) > kManyTurns) {
     if (!runBeside(options.ranksAtOnce - 1, steps, planned, seconds))
       return false;
     appendSteps(seconds, planned.withTurns);
