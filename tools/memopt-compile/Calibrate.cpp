@@ -83,7 +83,7 @@ public:
     }
     // A processor that others use, too, is fast and slow by turns of seconds to minutes, so no graph
     // is measured all at once.
-    int rounds = device ? 1 : options.ranksAtOnce > 1 ? 4 : 2;
+    int rounds = device ? 1 : options.ranksAtOnce > 1 ? 3 : 2;
     for (int round = 0; round < rounds; ++round)
       for (PlannedGraph &planned : graphs)
         if (!measure(planned, rounds, /*withTurns=*/round % 2 == 0))
