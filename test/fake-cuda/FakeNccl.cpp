@@ -57,8 +57,8 @@ int ncclGetUniqueId(NcclUniqueId *id) {
 int ncclCommInitRankConfig(NcclComm *communicator, int ranks, NcclUniqueId id, int rank,
                            NcclConfig *config) {
   *communicator = reinterpret_cast<NcclComm>(0x9000);
-  return note("init %d of %d with %s, version %u, blocking %d", rank, ranks, id.bytes,
-              config->version, config->blocking);
+  return note("init %d of %d with %s, version %u, blocking %d, at most %d blocks", rank, ranks,
+              id.bytes, config->version, config->blocking, config->mostBlocks);
 }
 int ncclCommGetAsyncError(NcclComm, int *result) {
   *result = asyncError ? asyncError : inProgress > 0 ? nccl::IN_PROGRESS : nccl::SUCCESS;
@@ -84,6 +84,10 @@ int ncclSend(const void *from, size_t count, int type, int peer, NcclComm, CUstr
 }
 int ncclRecv(void *to, size_t count, int type, int peer, NcclComm, CUstream) {
   return note("receive 0x%llx %zu of type %d from %d", toNumber(to), count, type, peer);
+}
+int ncclAllGather(const void *from, void *to, size_t count, int type, NcclComm, CUstream) {
+  return note("all_gather 0x%llx to 0x%llx %zu of type %d", toNumber(from), toNumber(to), count,
+              type);
 }
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, NcclComm,
                   CUstream) {

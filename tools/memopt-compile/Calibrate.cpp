@@ -46,11 +46,16 @@ using namespace ::memopt::tool;
 namespace {
 using ::memopt::StatusCode;
 
-/// A calibration graph, planned, with what its instructions do.
+/// A calibration graph, planned, with what its instructions do and what they took.
 struct PlannedGraph {
+  CalibrationGraph graph;
+  std::string package;
   OwningOpRef<ModuleOp> module;
   std::vector<Work> work;
   std::vector<std::string> kinds;
+  std::vector<std::vector<double>> seconds; ///< by instruction, of all rounds
+  /// Of whole steps: of as many ranks as have processors of their own, and of all.
+  std::vector<double> withoutTurns, withTurns;
 };
 
 class Calibration {
@@ -65,16 +70,26 @@ public:
       setenv("OMP_NUM_THREADS", std::to_string(options.runThreads).c_str(), /*overwrite=*/1);
     if (options.isDeviceCalibrated && !describeDevice())
       return StatusCode::Environment;
-    for (const CalibrationGraph &graph :
+    std::vector<PlannedGraph> graphs;
+    for (CalibrationGraph &graph :
          device ? makeCalibrationGraphs(device->getSms()) : makeCalibrationGraphs()) {
-      PlannedGraph planned;
-      if (StatusCode code = compile(graph, planned); code != StatusCode::Ok) {
-        fail("calibration graph '" + graph.name + "' does not compile");
+      PlannedGraph &planned = graphs.emplace_back();
+      planned.graph = std::move(graph);
+      planned.package = pathOf("step." + std::to_string(graphs.size()) + ".memopt");
+      if (StatusCode code = compile(planned); code != StatusCode::Ok) {
+        fail("calibration graph '" + planned.graph.name + "' does not compile");
         return code;
       }
-      if (!measure(graph, planned))
-        return StatusCode::Environment;
     }
+    // A processor that others use, too, is fast and slow by turns of seconds to minutes, so no graph
+    // is measured all at once.
+    int rounds = device ? 1 : options.ranksAtOnce > 1 ? 3 : 2;
+    for (int round = 0; round < rounds; ++round)
+      for (PlannedGraph &planned : graphs)
+        if (!measure(planned, rounds, /*withTurns=*/round % 2 == 0))
+          return StatusCode::Environment;
+    for (PlannedGraph &planned : graphs)
+      conclude(planned);
     return writeProfile() ? StatusCode::Ok : StatusCode::Environment;
   }
 
@@ -88,14 +103,16 @@ private:
   bool describeDevice();
   /// Runs memopt-run, and says why when it fails.
   bool execute(ArrayRef<std::string> arguments);
-  StatusCode compile(const CalibrationGraph &graph, PlannedGraph &planned);
+  StatusCode compile(PlannedGraph &planned);
   Attribute getTarget() const;
-  StatusCode writePackage(ModuleOp planned);
-  bool measure(const CalibrationGraph &graph, const PlannedGraph &planned);
-  std::vector<std::string> getRunArguments(int64_t steps) const;
-  bool runPackage(int steps);
-  std::vector<::memopt::SiblingTool::Companion> startCompanions(int count, int steps) const;
-  bool runBeside(int others, int steps, size_t instructions,
+  StatusCode writePackage(const PlannedGraph &planned);
+  bool measure(PlannedGraph &planned, int rounds, bool withTurns);
+  void conclude(PlannedGraph &planned);
+  std::vector<std::string> getRunArguments(StringRef package, int64_t steps) const;
+  bool runPackage(StringRef package, int steps);
+  std::vector<::memopt::SiblingTool::Companion> startCompanions(StringRef package, int count,
+                                                                int steps) const;
+  bool runBeside(int others, int steps, const PlannedGraph &planned,
                  std::vector<std::vector<double>> &seconds);
   bool readTrace(size_t instructions, std::vector<std::vector<double>> &seconds);
   bool writeProfile();
@@ -160,7 +177,8 @@ Attribute Calibration::getTarget() const {
   return CpuAttr::get(&context, options.targetFeatures, options.runThreads, false, {});
 }
 
-StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &planned) {
+StatusCode Calibration::compile(PlannedGraph &planned) {
+  const CalibrationGraph &graph = planned.graph;
   planned.module = parseSourceString<ModuleOp>(graph.text, &context, graph.name);
   if (planned.module)
     (*planned.module)->setAttr(MemoptDialect::kTargetAttr, getTarget());
@@ -175,7 +193,7 @@ StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &pla
   buildPlanPipeline(manager, pipeline);
   if (!planned.module || failed(manager.run(*planned.module)))
     return StatusCode::BadInput;
-  if (StatusCode code = writePackage(*planned.module); code != StatusCode::Ok)
+  if (StatusCode code = writePackage(planned); code != StatusCode::Ok)
     return code;
   KernelGraph kernels(StepModel::create(*planned.module)->getFunction());
   for (Operation *op : kernels.getInstructions()) {
@@ -186,7 +204,7 @@ StatusCode Calibration::compile(const CalibrationGraph &graph, PlannedGraph &pla
   return StatusCode::Ok;
 }
 
-StatusCode Calibration::writePackage(ModuleOp planned) {
+StatusCode Calibration::writePackage(const PlannedGraph &planned) {
   ProgramOptions program;
   program.threads = options.compilerThreads;
   ManifestOptions manifest;
@@ -196,12 +214,12 @@ StatusCode Calibration::writePackage(ModuleOp planned) {
     return StatusCode::BadInput;
   manifest.mode = "train";
   manifest.targetFeatures = *machine;
-  return mlir::memopt::writePackage(planned, manifest, program, pathOf("step.memopt"));
+  return mlir::memopt::writePackage(*planned.module, manifest, program, planned.package);
 }
 
 /// A learning rate of zero keeps all values as they were, so that no step is unlike the others.
-std::vector<std::string> Calibration::getRunArguments(int64_t steps) const {
-  return {pathOf("step.memopt"),
+std::vector<std::string> Calibration::getRunArguments(StringRef package, int64_t steps) const {
+  return {package.str(),
           device ? "--device=cuda" : "--device=cpu",
           "--init=random",
           "--lr=0",
@@ -210,8 +228,8 @@ std::vector<std::string> Calibration::getRunArguments(int64_t steps) const {
           "--steps=" + std::to_string(steps)};
 }
 
-bool Calibration::runPackage(int steps) {
-  std::vector<std::string> arguments = getRunArguments(steps);
+bool Calibration::runPackage(StringRef package, int steps) {
+  std::vector<std::string> arguments = getRunArguments(package, steps);
   arguments.push_back("--trace=" + pathOf("trace.json"));
   return execute(arguments);
 }
@@ -219,11 +237,11 @@ bool Calibration::runPackage(int steps) {
 /// What other ranks of the host compute meanwhile: the same, until they are ended. So many steps
 /// are more than those that are measured, however short steps are, and yet not without an end:
 /// nobody may be left to end them.
-std::vector<::memopt::SiblingTool::Companion> Calibration::startCompanions(int count,
-                                                                           int steps) const {
+std::vector<::memopt::SiblingTool::Companion>
+Calibration::startCompanions(StringRef package, int count, int steps) const {
   std::vector<::memopt::SiblingTool::Companion> companions;
   for (int i = 0; i < count; ++i)
-    companions.push_back(runner->start(getRunArguments(int64_t(10) * steps * steps)));
+    companions.push_back(runner->start(getRunArguments(package, int64_t(10) * steps * steps)));
   if (count > 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(500)); // until they have begun
   return companions;
@@ -253,62 +271,69 @@ bool Calibration::readTrace(size_t instructions, std::vector<std::vector<double>
               " instructions, expected a multiple of " + llvm::Twine(instructions));
 }
 
-/// The lower quartile says what an instruction takes when nothing else disturbs it, where a median
-/// needs a quiet machine. Ranks at once disturb each other, so the median is theirs. Libraries make
-/// up their minds in the first step, which is left out.
-static double getTypical(std::vector<double> &seconds, bool isOfRanks) {
-  if (seconds.size() > 1)
-    seconds.erase(seconds.begin());
-  auto typical = seconds.begin() + static_cast<ptrdiff_t>(seconds.size() / (isOfRanks ? 2 : 4));
-  std::nth_element(seconds.begin(), typical, seconds.end());
-  return *typical;
-}
-
-/// What all instructions of a step take together, in most steps but the first.
-static double getStepSeconds(const std::vector<std::vector<double>> &seconds) {
-  std::vector<double> steps(seconds.front().size());
-  for (const std::vector<double> &times : seconds)
-    for (auto [step, time] : llvm::zip_equal(steps, times))
-      step += time;
-  auto median = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
-  std::nth_element(steps.begin() + 1, median, steps.end());
-  return *median;
-}
-
-/// Runs the package beside so many others of its kind.
-bool Calibration::runBeside(int others, int steps, size_t instructions,
+/// Runs the package beside so many others of its kind. Libraries make up their minds in the first
+/// step, which is left out.
+bool Calibration::runBeside(int others, int steps, const PlannedGraph &planned,
                             std::vector<std::vector<double>> &seconds) {
-  std::vector<::memopt::SiblingTool::Companion> companions = startCompanions(others, steps);
-  return runPackage(steps + 1) && readTrace(instructions, seconds);
+  std::vector<::memopt::SiblingTool::Companion> companions =
+      startCompanions(planned.package, others, steps);
+  if (!runPackage(planned.package, steps + 1) || !readTrace(planned.work.size(), seconds))
+    return false;
+  for (std::vector<double> &times : seconds)
+    times.erase(times.begin());
+  return true;
 }
 
-bool Calibration::measure(const CalibrationGraph &graph, const PlannedGraph &planned) {
+/// What all instructions of a step take together, by step.
+static void appendSteps(const std::vector<std::vector<double>> &seconds,
+                        std::vector<double> &steps) {
+  size_t first = steps.size();
+  steps.resize(first + seconds.front().size());
+  for (const std::vector<double> &times : seconds)
+    for (auto [index, time] : llvm::enumerate(times))
+      steps[first + index] += time;
+}
+
+/// One of the rounds, each of which has its part of the steps.
+bool Calibration::measure(PlannedGraph &planned, int rounds, bool withTurns) {
   std::vector<std::vector<double>> seconds;
+  int steps = (planned.graph.steps + rounds - 1) / rounds;
   int atOnce = std::clamp(::memopt::countProcessors() / options.runThreads, 1, options.ranksAtOnce);
-  if (!runBeside(atOnce - 1, graph.steps, planned.work.size(), seconds))
+  if (!runBeside(atOnce - 1, steps, planned, seconds))
     return false;
-  double whole = getStepSeconds(seconds), step = 0;
-  for (auto [work, kind, times] : llvm::zip_equal(planned.work, planned.kinds, seconds)) {
-    names.push_back(graph.name + ": " + kind);
-    measured.push_back({work, getTypical(times, options.ranksAtOnce > 1)});
+  planned.seconds.resize(seconds.size());
+  for (auto [all, times] : llvm::zip_equal(planned.seconds, seconds))
+    llvm::append_range(all, times);
+  appendSteps(seconds, planned.withoutTurns);
+  // Where ranks take turns on a processor, turns are long beside an instruction, but not beside
+  // some steps.
+  constexpr double kManyTurns = 0.05;
+  if (withTurns && atOnce < options.ranksAtOnce &&
+      getUndisturbed(planned.withoutTurns) > kManyTurns) {
+    if (!runBeside(options.ranksAtOnce - 1, steps, planned, seconds))
+      return false;
+    appendSteps(seconds, planned.withTurns);
+  }
+  return true;
+}
+
+void Calibration::conclude(PlannedGraph &planned) {
+  double step = 0;
+  for (auto [work, kind, times] : llvm::zip_equal(planned.work, planned.kinds, planned.seconds)) {
+    names.push_back(planned.graph.name + ": " + kind);
+    measured.push_back({work, getUndisturbed(times)});
     step += measured.back().seconds;
+  }
+  if (!planned.withTurns.empty()) {
+    secondsWithoutTurns += getUndisturbed(planned.withoutTurns);
+    secondsWithTurns += getUndisturbed(planned.withTurns);
   }
   // Steps are what is predicted: an instruction counts by its part of one.
   for (MeasuredInstruction &instruction : MutableArrayRef(measured).take_back(planned.work.size()))
     instruction.weight = static_cast<double>(planned.work.size()) * instruction.seconds / step;
-  // Where ranks take turns on a processor, turns are long beside an instruction, but not beside
-  // some steps.
-  constexpr double kManyTurns = 0.05;
-  if (atOnce < options.ranksAtOnce && whole > kManyTurns) {
-    if (!runBeside(options.ranksAtOnce - 1, graph.steps, planned.work.size(), seconds))
-      return false;
-    secondsWithoutTurns += whole;
-    secondsWithTurns += getStepSeconds(seconds);
-  }
-  llvm::outs() << llvm::formatv("{0,-32} {1,4} instructions {2,10:F3} ms a step\n", graph.name,
-                                planned.work.size(), step * 1e3);
+  llvm::outs() << llvm::formatv("{0,-32} {1,4} instructions {2,10:F3} ms a step\n",
+                                planned.graph.name, planned.work.size(), step * 1e3);
   llvm::outs().flush();
-  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -335,6 +360,7 @@ llvm::json::Object Calibration::describe(const ProfileFit &fit) const {
         llvm::json::Object{{"name", name},
                            {"operations", instruction.work.operations},
                            {"functions", instruction.work.functions},
+                           {"weights", instruction.work.weights},
                            {"multiplication", getName(instruction.work.multiplication)},
                            {"bytes", instruction.work.bytes},
                            {"measured_seconds", instruction.seconds},

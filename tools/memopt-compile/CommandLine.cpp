@@ -128,7 +128,7 @@ static constexpr OptionRow kRanks[] = {
      "with --target=cuda: who adds over ranks, kernels in the order of the ranks or NCCL in an "
      "order of its own"},
     {"overlap-collectives", "on|off", "on",
-     "with --target=cpu: send between ranks beside computation, or in turn with it"},
+     "send between ranks beside computation, or in turn with it"},
     {"network", "FILE.json", "",
      "what connects the ranks, as memopt-plan reads it: collectives are planned and predicted by "
      "its latencies and rates (default: a GPU's link, else as copies in memory)"},

@@ -18,7 +18,7 @@ using namespace memopt::tool;
 
 /// Options of processors, which say nothing of a device.
 static constexpr llvm::StringLiteral kOfProcessors[] = {"reference", "machine-profile",
-                                                        "run-threads", "overlap-collectives"};
+                                                        "run-threads"};
 
 /// And those of devices.
 static constexpr llvm::StringLiteral kOfDevices[] = {"matmul-precision", "conv-precision",

@@ -53,8 +53,9 @@ struct Work {
   double functions = 0;
   /// Bytes that have to be read and written once.
   double bytes = 0;
-  /// Bytes of copies that such calls make for themselves, and this one need not.
-  double sparedBytes = 0;
+  /// Of a convolution: weights that it brings into an order of its own, or out of it. Products with
+  /// few positions of an image repeat each weight rarely, so this is not small beside them.
+  double weights = 0;
 };
 
 } // namespace mlir::memopt

@@ -606,8 +606,6 @@ def OverlapCollectivesPass : Pass<"memopt-overlap-collectives", "::mlir::ModuleO
     front and waits towards the back, as far as the arena does not grow beyond `budget`. Without a budget no more bytes are
     alive than without overlap, and gaps may add half a percent to the arena. A pair that stays together becomes one instruction again. Results do not change by a bit.
 
-    Programs for devices are left as they are.
-
     Remark: the number of collectives that run beside something.
   }];
   let options = [

@@ -295,7 +295,8 @@ Work ConvolutionAttr::getWork() const {
     work.operations =
         static_cast<double>(getFlops()) * getPadding(isData ? getInput()[1] : getOutput()[1]);
   }
-  work.sparedBytes = 2 * static_cast<double>(getPacked()); // read and written
+  if (!getPacked())
+    work.weights = static_cast<double>(multiplyCounts(getWeight()));
   return work;
 }
 

@@ -25,6 +25,8 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"convolution_operations_per_second", &MachineProfile::convolutionRate},
     {"convolution_weight_operations_per_second", &MachineProfile::convolutionWeightRate},
     {"group_convolution_operations_per_second", &MachineProfile::groupConvolutionRate},
+    {"convolution_weights_per_second", &MachineProfile::weightRate, true},
+    {"convolution_weight_gradients_per_second", &MachineProfile::weightGradientRate, true},
     {"attention_forward_operations_per_second", &MachineProfile::attentionForwardRate},
     {"attention_backward_operations_per_second", &MachineProfile::attentionBackwardRate},
     {"narrow_matmul_speed", &MachineProfile::narrowMatmulSpeed, true},
@@ -78,9 +80,11 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
   case WorkClass::Matmul:
     return work.operations / (profile.matmulRate * matmul);
   case WorkClass::Convolution:
-    return work.operations / (profile.convolutionRate * convolution);
+    return work.operations / (profile.convolutionRate * convolution) +
+           work.weights / profile.weightRate;
   case WorkClass::ConvolutionWeight:
-    return work.operations / (profile.convolutionWeightRate * convolution);
+    return work.operations / (profile.convolutionWeightRate * convolution) +
+           work.weights / profile.weightGradientRate;
   case WorkClass::GroupConvolution:
     return work.operations / (profile.groupConvolutionRate * convolution);
   case WorkClass::AttentionForward:
@@ -132,9 +136,8 @@ double MachineProfile::getSeconds(const Work &work) const {
     return callSeconds + (hasHost ? work.bytes / hostLinkBandwidth
                                   : getTrafficSeconds(2 * work.bytes, *this)); // read and written
   double traffic = getTrafficSeconds(work.bytes, *this);
-  double spared = work.sparedBytes / memoryBandwidth;
   return getStartSeconds(work.workClass, *this) +
-         std::max(getArithmeticSeconds(work, *this) - spared, traffic);
+         std::max(getArithmeticSeconds(work, *this), traffic);
 }
 
 //===----------------------------------------------------------------------===//
@@ -239,6 +242,13 @@ const MachineProfile &MachineProfile::getShipped(StringRef processor) {
   bool isHost = processor.empty() || processor == "native";
   return hasShortVectors(isHost ? llvm::sys::getHostCPUName() : processor) ? shortVectors
                                                                            : longVectors;
+}
+
+MachineProfile MachineProfile::getDevice() {
+  MachineProfile profile;
+  profile.hasHost = true;
+  profile.weightRate = profile.weightGradientRate = 1e15; // weights are taken as they lie
+  return profile;
 }
 
 //===----------------------------------------------------------------------===//

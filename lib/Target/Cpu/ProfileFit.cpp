@@ -58,6 +58,41 @@ static MachineProfile descend(ArrayRef<MeasuredInstruction> measured, const Mach
   return profile;
 }
 
+double mlir::memopt::getUndisturbed(ArrayRef<double> seconds) {
+  std::vector<double> sorted(seconds.begin(), seconds.end());
+  auto quartile = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 4);
+  std::nth_element(sorted.begin(), quartile, sorted.end());
+  return *quartile;
+}
+
+/// How many times as long all instructions take together as predicted. What was off by more than a
+/// factor of three was disturbed.
+static double getSlowness(ArrayRef<MeasuredInstruction> measured, const MachineProfile &profile) {
+  double predicted = 0, seconds = 0;
+  for (const MeasuredInstruction &instruction : measured) {
+    double prediction = profile.getSeconds(instruction.work);
+    if (std::abs(std::log(prediction / instruction.seconds)) > std::log(3))
+      continue;
+    predicted += instruction.weight * prediction;
+    seconds += instruction.weight * instruction.seconds;
+  }
+  return predicted > 0 ? seconds / predicted : 1;
+}
+
+/// The same machine, so many times as slow in what was found out about it.
+static MachineProfile slowDown(MachineProfile profile, const MachineProfile &start, double factor) {
+  for (const MachineProfile::Rate &rate : MachineProfile::getRates()) {
+    double &value = profile.*rate.field;
+    if (value == start.*rate.field)
+      continue;
+    if (rate.key.ends_with("_per_second"))
+      value /= factor;
+    else if (rate.key.ends_with("_seconds"))
+      value *= factor;
+  }
+  return profile;
+}
+
 ProfileFit mlir::memopt::fitProfile(ArrayRef<MeasuredInstruction> measured,
                                     const MachineProfile &start) {
   std::vector<MeasuredInstruction> valid;
@@ -66,7 +101,10 @@ ProfileFit mlir::memopt::fitProfile(ArrayRef<MeasuredInstruction> measured,
   ProfileFit fit{start};
   if (valid.empty())
     return fit;
+  // The fit is one of ratios, in which few instructions that take much longer than predicted count
+  // less than many that take a little less. A step is a sum.
   fit.profile = descend(valid, start);
+  fit.profile = slowDown(fit.profile, start, getSlowness(valid, fit.profile));
   std::vector<double> errors;
   double predicted = 0, seconds = 0;
   for (const MeasuredInstruction &instruction : valid) {

@@ -208,9 +208,8 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   bool mayWriteOverRows(Attribute) const { return true; }
 
   std::function<double(const Work &)> getCostFunction(Attribute self) const {
-    MachineProfile shipped;
-    shipped.hasHost = true;
-    return MachineProfile::of(cast<CudaAttr>(self).getProfile(), shipped).getCostFunction();
+    return MachineProfile::of(cast<CudaAttr>(self).getProfile(), MachineProfile::getDevice())
+        .getCostFunction();
   }
 
 private:

@@ -163,9 +163,9 @@ llvm::Expected<DeviceDescription> DeviceDescription::fromJson(const json::Value 
   const json::Object *rates = object->getObject("rates");
   if (!rates)
     return makeJsonError("rates", "an object", object->get("rates"));
+  device.profile = MachineProfile::getDevice();
   device.profile.machine = properties->getString(kDeviceName)->str();
   device.profile.threads = device.getSms();
-  device.profile.hasHost = true;
   if (llvm::Error error = device.profile.readRates(*rates))
     return std::move(error);
   return device;

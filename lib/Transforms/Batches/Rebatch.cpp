@@ -94,13 +94,22 @@ static void repeatAlong(OpOperand &operand, BatchDimension place, int64_t size) 
     groups.push_back({old <= place.dim ? old : old + 1 + isSplit});
   for (int64_t merged = place.dim; merged < samples + 1; ++merged)
     groups[place.dim].push_back(merged + 1);
+  // What is itself repeated along others is so along all at once: two sums in the backward pass
+  // would give ranks and micro-batches the terms of the second to add up.
+  if (auto inner = split.getDefiningOp<BroadcastOp>()) {
+    split = inner.getInput();
+    dimensions = llvm::map_to_vector(inner.getDimensions(),
+                                     [&](int64_t dimension) { return dimensions[dimension]; });
+  }
   Value repeated = BroadcastOp::create(builder, op->getLoc(), type.clone(shape), split,
                                        builder.getDenseI64ArrayAttr(dimensions));
   Value merged = tensor::CollapseShapeOp::create(builder, op->getLoc(), repeated, groups);
-  if (Phase phase = getPhase(op); phase != Phase::Forward) // of which nobody speaks
-    for (Operation *made = merged.getDefiningOp(); made != operand.get().getDefiningOp();
-         made = made->getOperand(0).getDefiningOp())
-      setPhase(made, phase);
+  if (Phase phase = getPhase(op); phase != Phase::Forward) { // of which nobody speaks
+    setPhase(repeated.getDefiningOp(), phase);
+    setPhase(merged.getDefiningOp(), phase);
+    if (isSplit)
+      setPhase(split.getDefiningOp(), phase);
+  }
   operand.set(merged);
 }
 

@@ -56,7 +56,7 @@ static bool mayBeInPlace(CollectiveOp op) {
 /// could not; and one that may be made in the variable that it reads would need a copy.
 static bool mayFly(CollectiveOp op) {
   if (op.getKind() != CollectiveKind::AllReduce)
-    return op.getKind() != CollectiveKind::OwnShard && op.getKind() != CollectiveKind::AllToAll;
+    return op.getKind() != CollectiveKind::OwnShard;
   return mayBeInPlace(op) || (!isInstruction(getBufferRoot(op.getInput()).getDefiningOp()) &&
                               !isWritten(op.getResult()));
 }
@@ -117,7 +117,7 @@ struct OverlapCollectivesPass
     if (failed(step))
       return signalPassFailure();
     bool flies = llvm::any_of(collect<CollectiveOp>(*step), mayFly);
-    if (getTarget(step->getFunction()).isDevice() || !flies)
+    if (!flies)
       return markAllAnalysesPreserved();
     FailureOr<int64_t> flights = overlap(*step);
     if (failed(flights))

@@ -8,6 +8,7 @@
 
 #include "memopt-runtime/execution/DeviceProgram.h"
 #include <cstdlib>
+#include <utility>
 
 using namespace memopt;
 
@@ -56,6 +57,14 @@ StatusOr<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Package &pa
   // A copy for each input and for the samples' number, a wait and a record.
   MEMOPT_ASSIGN_OR_RETURN(program->sampleStream,
                           device.createStream(int64_t(manifest.inputs.size()) + 3));
+  for (size_t i = 0; i < manifest.collectives.size(); ++i) {
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> begin, device.createEvent());
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Event> end, device.createEvent());
+    program->flights.push_back({std::move(begin), std::move(end)});
+  }
+  if (!program->flights.empty()) {
+    MEMOPT_ASSIGN_OR_RETURN(program->rankStream, device.createComputeStream());
+  }
   return program;
 }
 
@@ -86,18 +95,59 @@ Status DeviceProgram::beginInstruction(int64_t instruction, bool isWatched) {
   return stream->leaveMark(uint32_t(instruction + 1));
 }
 
-Status DeviceProgram::startCollective(const CollectiveSpec &collective) {
-  const char *base = arenas[MEMOPT_SPACE_DEVICE].base();
-  return ranks->start(*stream, collective, base + collective.fromOffset,
-                      arenas[MEMOPT_SPACE_DEVICE].base() + collective.toOffset);
+StatusOr<DeviceProgram::Flight *> DeviceProgram::findFlight(int64_t number) {
+  if (number >= 0 && number < int64_t(flights.size()) && ranks)
+    return &flights[size_t(number)];
+  return badInput("the program names collective " + std::to_string(number) + " of " +
+                  std::to_string(ranks ? flights.size() : 0));
 }
 
 Status DeviceProgram::startCollective(int64_t number) {
-  auto count = int64_t(manifest.collectives.size());
-  if (number >= 0 && number < count && ranks)
-    return startCollective(manifest.collectives[size_t(number)]);
-  return badInput("the program names collective " + std::to_string(number) + " of " +
-                  std::to_string(ranks ? count : 0));
+  MEMOPT_ASSIGN_OR_RETURN(Flight * flight, findFlight(number));
+  if (flight->isInFlight)
+    return badInput("the program starts collective " + std::to_string(number) +
+                    " again before its wait");
+  const CollectiveSpec &collective = manifest.collectives[size_t(number)];
+  char *base = arenas[MEMOPT_SPACE_DEVICE].base();
+  MEMOPT_RETURN_IF_ERROR(stream->record(*flight->begin));
+  MEMOPT_RETURN_IF_ERROR(rankStream->waitFor(*flight->begin));
+  MEMOPT_RETURN_IF_ERROR(ranks->start(*rankStream, collective, base + collective.fromOffset,
+                                      base + collective.toOffset));
+  flight->isInFlight = true;
+  return rankStream->record(*flight->end);
+}
+
+Status DeviceProgram::finish(Flight &flight) {
+  flight.isInFlight = false;
+  return std::exchange(flight.isJoined, false) ? Status::ok() : stream->waitFor(*flight.end);
+}
+
+Status DeviceProgram::waitForCollective(int64_t number) {
+  MEMOPT_ASSIGN_OR_RETURN(Flight * flight, findFlight(number));
+  if (!flight->isInFlight)
+    return badInput("the program waits for collective " + std::to_string(number) +
+                    ", which it did not start");
+  return finish(*flight);
+}
+
+Status DeviceProgram::runCollective(int64_t number) {
+  MEMOPT_RETURN_IF_ERROR(startCollective(number));
+  return waitForCollective(number);
+}
+
+Status DeviceProgram::joinCollectives() {
+  for (Flight &flight : flights) {
+    if (!flight.isInFlight || flight.isJoined)
+      continue;
+    MEMOPT_RETURN_IF_ERROR(finish(flight));
+    flight.isInFlight = flight.isJoined = true;
+  }
+  return Status::ok();
+}
+
+void DeviceProgram::abandonCollectives() {
+  for (Flight &flight : flights)
+    flight.isInFlight = flight.isJoined = false;
 }
 
 Status DeviceProgram::bringBack() {

@@ -20,6 +20,7 @@ Status StepGraphs::begin() {
 
 Status StepGraphs::cut(Stop stop, int64_t iteration) {
   MEMOPT_RETURN_IF_ERROR(transfers.join());
+  MEMOPT_RETURN_IF_ERROR(device.joinCollectives());
   if (stop != Stop::Batch)
     MEMOPT_RETURN_IF_ERROR(device.bringBack());
   isCapturing = false;
@@ -50,6 +51,7 @@ Status StepGraphs::end(Status status) {
   if (std::exchange(isCapturing, false))
     (void)device.getStream().endCapture().takeStatus();
   transfers.abandon();
+  device.abandonCollectives();
   if (status.isOk() && hasHostWork)
     return badInput("the program works on the host between kernels");
   return status;

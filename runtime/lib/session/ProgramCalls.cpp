@@ -73,7 +73,9 @@ int32_t ProgramCalls::commit(void *opaque) {
     return answer(parts.capture->cut(StepGraphs::Stop::Commit), parts.failure);
   }
   if (parts.device) {
-    Status status = parts.device->bringBack();
+    Status status = parts.device->joinCollectives();
+    if (status.isOk())
+      status = parts.device->bringBack();
     if (status.isOk() && !parts.isSearching)
       parts.feed.fillAhead();
     if (status.isOk())
@@ -110,21 +112,22 @@ int32_t ProgramCalls::wait(void *opaque, int64_t transfer) {
 int32_t ProgramCalls::collective(void *opaque, int64_t number) {
   Session &session = toSession(opaque);
   Session::Parts &parts = *session.parts;
-  return answer(parts.device ? parts.device->startCollective(number)
+  return answer(parts.device ? parts.device->runCollective(number)
                              : parts.collectives.run(number, *session.pool),
                 parts.failure);
 }
 
 int32_t ProgramCalls::startCollective(void *opaque, int64_t number) {
   Session::Parts &parts = *toSession(opaque).parts;
-  return answer(parts.device ? badInput("a program for a device starts collective " +
-                                        std::to_string(number) + " beside its kernels")
+  return answer(parts.device ? parts.device->startCollective(number)
                              : parts.collectives.start(number),
                 parts.failure);
 }
 
 int32_t ProgramCalls::waitForCollective(void *opaque, int64_t number) {
   Session::Parts &parts = *toSession(opaque).parts;
+  if (parts.device)
+    return answer(parts.device->waitForCollective(number), parts.failure);
   Status status = parts.collectives.wait(number);
   if (parts.trace && status.isOk())
     parts.trace->addFlight(number, parts.collectives.getTimes(number));

@@ -99,8 +99,8 @@ Status Session::joinDevices() {
   Arena &memory = arenas[MEMOPT_SPACE_DEVICE];
   MEMOPT_RETURN_IF_ERROR(ranks.registerMemory(memory));
   parts->device->setRanks(&ranks);
-  for (const CollectiveSpec &collective : getManifest().collectives)
-    MEMOPT_RETURN_IF_ERROR(parts->device->startCollective(collective));
+  for (size_t number = 0; number < getManifest().collectives.size(); ++number)
+    MEMOPT_RETURN_IF_ERROR(parts->device->runCollective(int64_t(number)));
   MEMOPT_RETURN_IF_ERROR(parts->device->synchronize());
   MEMOPT_RETURN_IF_ERROR(noteTaken(overhead.ranks));
   overhead.ranks = std::max(overhead.ranks, ranks.getTakenBytes());

@@ -110,6 +110,26 @@ func.func @one_sample_merged(%x: tensor<1x5x3xf32> {memopt.batch_dim = 0 : i64})
 
 // -----
 
+// A bias that is repeated along tokens is repeated along samples at once: its gradient is one sum, of which ranks and
+// micro-batches have their terms.
+
+memopt.variable @bias : tensor<3xf32> role <parameter>
+// expected-remark @+2 {{compiled for 6 samples instead of 1}}
+// CHECK-LABEL: func.func @one_sample_of_tokens
+func.func @one_sample_of_tokens(%x: tensor<1x5x3xf32> {memopt.batch_dim = 0 : i64}) -> tensor<f32> {
+  // CHECK: %[[B:.*]] = memopt.read @bias : tensor<3xf32>
+  %b = memopt.read @bias : tensor<3xf32>
+  %all = memopt.broadcast %b {dimensions = array<i64: 1>} : (tensor<3xf32>) -> tensor<5x3xf32>
+  // CHECK: memopt.broadcast %[[B]] {dimensions = array<i64: 2>} : (tensor<3xf32>) -> tensor<6x5x3xf32>
+  // CHECK: tensor.collapse_shape {{.*}} : tensor<6x5x3xf32> into tensor<30x3xf32>
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<1x5x3xf32> into tensor<5x3xf32>
+  %y = arith.addf %flat, %all : tensor<5x3xf32>
+  %loss = memopt.reduce %y {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<5x3xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
 // Samples behind another dimension, as in [time, batch, features]: merged with it, each has a row in every step of time.
 
 memopt.variable @w : tensor<3x3xf32> role <parameter>

@@ -50,6 +50,29 @@ func.func @ahead(%x: tensor<1024xf32>) -> tensor<16xf32> {
 
 // -----
 
+// The terms of a sum that a kernel adds are on their way while the next gradient is made.
+
+// CHECK-LABEL: func.func @terms
+// CHECK: %[[T:.*]] = memopt.collective_start <all_to_all> %{{.*}} over 2
+// CHECK-NEXT: test.run({{.*}}kind = "second"
+// CHECK: %[[TERMS:.*]] = memopt.collective_wait %[[T]]
+// CHECK: test.run({{.*}}%[[TERMS]]{{.*}}kind = "update"
+memopt.variable @w : tensor<4096xf32> role <parameter> {}
+memopt.variable @v : tensor<4096xf32> role <parameter> {}
+func.func @terms(%x: tensor<4096xf32>) {
+  %w = memopt.read @w : tensor<4096xf32>
+  %v = memopt.read @v : tensor<4096xf32>
+  %g1 = test.run(%x) {kind = "first"} : (tensor<4096xf32>) -> tensor<4096xf32>
+  %t1 = memopt.collective <all_to_all> %g1 over 2 : tensor<4096xf32> -> tensor<4096xf32>
+  %w1 = test.run(%w, %t1) {kind = "update"} : (tensor<4096xf32>, tensor<4096xf32>) -> tensor<4096xf32>
+  %v1 = test.run(%v, %x) {kind = "second"} : (tensor<4096xf32>, tensor<4096xf32>) -> tensor<4096xf32>
+  memopt.write %w1, @w : tensor<4096xf32>
+  memopt.write %v1, @v : tensor<4096xf32>
+  return
+}
+
+// -----
+
 // Whose operand something else reads later, and what nothing runs beside, stays one instruction.
 
 // CHECK-LABEL: func.func @in_turn

@@ -126,9 +126,35 @@ TEST(MachineProfile, NarrowProductsHaveSpeedsOfTheirOwn) {
   expectSpeeds(WorkClass::AttentionBackward, 1, 1);
 }
 
+/// A convolution of few positions uses each weight rarely, and so takes longer for its operations.
+TEST(MachineProfile, ConvolutionsPackTheirWeights) {
+  MachineProfile profile;
+  profile.convolutionRate = profile.convolutionWeightRate = 1e11;
+  profile.weightRate = 1e9;
+  profile.weightGradientRate = 5e8;
+  profile.convolutionSeconds = 0;
+  auto getRate = [&](WorkClass workClass, double positions) {
+    Work work;
+    work.workClass = workClass;
+    work.weights = 1e6;
+    work.operations = 2 * positions * work.weights;
+    return work.operations / profile.getSeconds(work);
+  };
+  // 50 positions take as long as the packing, or half as long as that of the gradient.
+  EXPECT_NEAR(getRate(WorkClass::Convolution, 50), 5e10, 1);
+  EXPECT_NEAR(getRate(WorkClass::ConvolutionWeight, 50), 1e11 / 3, 1);
+  EXPECT_NEAR(getRate(WorkClass::Convolution, 5e6), 1e11, 2e6);
+  // Where channels come in groups weights are few.
+  EXPECT_NEAR(getRate(WorkClass::GroupConvolution, 50), profile.groupConvolutionRate, 1);
+  profile = MachineProfile::getDevice();
+  profile.convolutionSeconds = 0;
+  EXPECT_NEAR(getRate(WorkClass::Convolution, 50), profile.convolutionRate, 1e7);
+}
+
 TEST(MachineProfile, FilesOfBeforeNarrowSpeedsAreRead) {
   llvm::json::Object object = makeProfile().toJson();
   object.getObject("rates")->erase("converted_matmul_speed");
+  object.getObject("rates")->erase("convolution_weights_per_second");
   auto profile = MachineProfile::fromJson(llvm::json::Value(std::move(object)));
   ASSERT_TRUE(static_cast<bool>(profile)) << llvm::toString(profile.takeError());
   EXPECT_EQ(profile->convertedMatmulSpeed, MachineProfile().convertedMatmulSpeed);

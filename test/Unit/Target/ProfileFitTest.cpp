@@ -24,6 +24,7 @@ static std::vector<MeasuredInstruction> measure(const MachineProfile &machine) {
         work.workClass = static_cast<WorkClass>(workClass);
         work.operations = size;
         work.functions = intensity == 3.0 ? size / 4 : 0;
+        work.weights = size / (intensity == 3.0 ? 100 : 10000); // for 50 or 5,000 positions each
         work.bytes = size / intensity;
         for (Multiplication multiplication :
              {Multiplication::Full, Multiplication::Narrow, Multiplication::Converted}) {
@@ -103,4 +104,30 @@ TEST(ProfileFit, MeasurementsOfNoTimeAreLeftOut) {
   ProfileFit without = fitProfile(measured, makeStart());
   for (const MachineProfile::Rate &rate : MachineProfile::getRates())
     EXPECT_EQ(with.profile.*rate.field, without.profile.*rate.field) << rate.key.str();
+}
+
+/// A machine that others use is fast and slow by turns.
+TEST(ProfileFit, SlowTurnsAreLeftOut) {
+  EXPECT_DOUBLE_EQ(getUndisturbed({2, 1, 2, 1, 2, 1, 2, 50}), 1);
+  EXPECT_DOUBLE_EQ(getUndisturbed({3}), 3);
+}
+
+/// Most instructions are a little faster than the rest are slow: no rate is right for all, but sums
+/// of all are.
+TEST(ProfileFit, SumsAreThoseThatWereMeasured) {
+  Work work;
+  work.workClass = WorkClass::Matmul;
+  std::vector<MeasuredInstruction> measured;
+  for (int i = 1; i <= 10; ++i) {
+    work.operations = 1e10 * i;
+    measured.push_back({work, work.operations / (i > 7 ? 5e10 : 1e11)});
+  }
+  ProfileFit fit = fitProfile(measured, MachineProfile());
+  double predicted = 0, seconds = 0;
+  for (const MeasuredInstruction &instruction : measured) {
+    predicted += fit.profile.getSeconds(instruction.work);
+    seconds += instruction.seconds;
+  }
+  EXPECT_NEAR(predicted / seconds, 1, 1e-3);
+  EXPECT_NEAR(fit.totalRatio, 1, 1e-3);
 }

@@ -37,6 +37,9 @@ struct MachineProfile {
   double convolutionRate = 1.2e11;       ///< of convolutions and gradients of their inputs
   double convolutionWeightRate = 1.2e11; ///< of gradients of convolutions' weights
   double groupConvolutionRate = 2.0e10;  ///< of all three, where channels come in groups
+  /// Weights a second that convolutions pack, and whose gradients are unpacked. So the rate of a
+  /// convolution grows with the number of positions of its images, which each weight is used for.
+  double weightRate = 1.6e9, weightGradientRate = 7e8;
   double attentionForwardRate = 1.2e11;  ///< of attention's products
   double attentionBackwardRate = 1.2e11; ///< of its gradient's
   /// Of products and convolutions of 16 bits, as multiples of the rates above: where the processor
@@ -70,7 +73,7 @@ struct MachineProfile {
   llvm::json::Object toJson() const;
   /// Fails, naming the key, what is expected and what was found.
   static llvm::Expected<MachineProfile> fromJson(const llvm::json::Value &value);
-  /// Takes every rate from an object that has these and no others; speeds of narrow products may be
+  /// Takes every rate from an object that has these and no others; those that are optional may be
   /// missing, and stay as they are. Fails as fromJson does.
   llvm::Error readRates(const llvm::json::Object &rates);
   /// Errors begin with the file's name.
@@ -79,6 +82,9 @@ struct MachineProfile {
   /// The shipped profile for a processor with the name that clang's -march uses; an empty name is
   /// this machine. Processors whose vectors have 256 bits have a profile of their own.
   static const MachineProfile &getShipped(StringRef processor);
+
+  /// What a device does not say of itself.
+  static MachineProfile getDevice();
 
   /// As the profile of a #memopt.cpu.
   DictionaryAttr toAttribute(MLIRContext *context) const;

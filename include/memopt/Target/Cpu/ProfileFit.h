@@ -27,6 +27,10 @@ struct MeasuredInstruction {
   double weight = 1; ///< in the fit, beside the other instructions'
 };
 
+/// The lower quartile: what an instruction takes when nothing else disturbs it, where a median
+/// needs a quiet machine.
+double getUndisturbed(ArrayRef<double> seconds);
+
 struct ProfileFit {
   MachineProfile profile;
   double typicalError = 0; ///< median of |predicted / measured - 1|

@@ -40,8 +40,16 @@ public:
 
   /// The devices of other ranks, which waits look after from now on.
   void setRanks(DeviceCommunicator *communicator) { ranks = communicator; }
+  /// Does a collective between the kernels before and behind it.
+  Status runCollective(int64_t number);
+  /// Does it beside the kernels: behind those so far, and in front of those that come after the
+  /// wait. All collectives have one stream, so ranks that start them in one order do them in one.
   Status startCollective(int64_t number);
-  Status startCollective(const CollectiveSpec &collective);
+  Status waitForCollective(int64_t number);
+  /// What comes into the stream of kernels from here on is behind all collectives.
+  Status joinCollectives();
+  /// Forgets those that were started in a step that came to no end.
+  void abandonCollectives();
 
   /// Brings what the host has written before a step to the device: rates, step and seed.
   Status beginStep();
@@ -66,14 +74,24 @@ private:
   DeviceProgram(const Package &package, const Arenas &arenas)
       : package(package), manifest(package.getManifest()), arenas(arenas) {}
 
+  /// One collective, from its start to its wait.
+  struct Flight {
+    std::unique_ptr<Event> begin, end;
+    bool isInFlight = false, isJoined = false; ///< joined: the stream of kernels has waited for it
+  };
+  StatusOr<Flight *> findFlight(int64_t number);
+  Status finish(Flight &flight);
+
   const Package &package;
   const Manifest &manifest;
   const Arenas &arenas;
   DeviceCommunicator *ranks = nullptr;
+  std::vector<Flight> flights; ///< by collective
   std::shared_ptr<Module> module;
   std::unique_ptr<Event> samplesSent, samplesTaken;
   std::unique_ptr<ComputeStream> stream; ///< ends before what it uses, as does the other
   std::unique_ptr<Stream> sampleStream;
+  std::unique_ptr<ComputeStream> rankStream; ///< null where there are no collectives
 };
 
 } // namespace memopt

@@ -116,6 +116,13 @@ protected:
     MEMOPT_RETURN_IF_ERROR(begin());
     const Shards &shards = work.shards;
     int64_t own = shards.bytes(rank);
+    // Equal shards are what NCCL gathers by itself, over rings and switches.
+    if (work.isGather() && shards.whole == ranks * shards.shard) {
+      MEMOPT_RETURN_IF_ERROR(nccl->explain(nccl->allGather(work.from, work.to, size_t(shards.shard),
+                                                           nccl::INT8, communicator, stream),
+                                           "ncclAllGather"));
+      return settle();
+    }
     char *mine = work.to + (work.isGather() ? shards.begin(rank) : rank * shards.shard);
     MEMOPT_RETURN_IF_ERROR(
         copy(stream, work.from + (work.isGather() ? 0 : shards.begin(rank)), mine, own));

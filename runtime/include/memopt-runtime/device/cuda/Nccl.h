@@ -17,6 +17,7 @@
 
 #include "memopt-runtime/base/Status.h"
 #include "memopt-runtime/device/cuda/CudaDriver.h"
+#include <climits>
 #include <string>
 
 namespace memopt::cuda {
@@ -30,8 +31,13 @@ struct NcclUniqueId {
 /// The first fields of NCCL's own, which it reads of who was compiled for this version.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
-  unsigned magic = 0xcafebeef, version = 21400;
+  unsigned magic = 0xcafebeef, version = 21700;
   int blocking = 0;
+  int clusterSize = INT_MIN, leastBlocks = INT_MIN; ///< as NCCL chooses
+  /// A block of NCCL's holds a multiprocessor for as long as a collective takes. Half of what it
+  /// takes by default leaves the others to the kernels beside it; NCCL_MAX_CTAS says otherwise.
+  int mostBlocks = 16;
+  const char *network = nullptr; ///< as NCCL chooses
 };
 
 namespace nccl {

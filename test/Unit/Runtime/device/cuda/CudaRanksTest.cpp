@@ -114,7 +114,8 @@ protected:
 TEST_F(CudaRanksTest, TheCommunicatorIsThatOfTheFirstRankAndDoesNotBlock) {
   auto ranks = join();
   ASSERT_TRUE(ranks.isOk()) << ranks.getMessage();
-  EXPECT_EQ(takeLog(), "init 1 of 3 with the first rank's, version 21400, blocking 0\n");
+  EXPECT_EQ(takeLog(),
+            "init 1 of 3 with the first rank's, version 21700, blocking 0, at most 16 blocks\n");
   EXPECT_EQ((*ranks)->getTakenBytes(), 4096);
   ranks->reset();
   EXPECT_EQ(takeLog(), "finalize\ndestroy\n");
@@ -134,6 +135,13 @@ TEST_F(CudaRanksTest, ShardsAreSentToAllAndNothingOfThePadding) {
   EXPECT_EQ(start(**ranks, CollectiveKind::AllGather, DType::F32, 4, 10),
             "group\nsend 0x1000 16 of type 0 to 0\nreceive 0x8000 16 of type 0 from 0\n"
             "send 0x1000 16 of type 0 to 2\nreceive 0x8020 8 of type 0 from 2\nend\n");
+}
+
+TEST_F(CudaRanksTest, EqualShardsAreGatheredByTheLibrary) {
+  auto ranks = join();
+  ASSERT_TRUE(ranks.isOk()) << ranks.getMessage();
+  EXPECT_EQ(start(**ranks, CollectiveKind::AllGather, DType::F32, 4, 12),
+            "all_gather 0x1000 to 0x8000 16 of type 0\n");
 }
 
 TEST_F(CudaRanksTest, TermsOfASumGoToTheRankThatAddsThemUp) {
