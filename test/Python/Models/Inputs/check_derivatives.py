@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
-from rewriting import case, check_all
+from rewriting import Model, case, check_all, compare_step
 
 
 @case()
@@ -26,6 +26,24 @@ def convolution(self, x):
     image = x[:, :, None].repeat(1, 3, 6).reshape(12, 2, 9, 6).requires_grad_()
     (g,) = torch.autograd.grad(F.relu(self.conv(image)).square().sum(), image, create_graph=True)
     return g.square().mean()
+
+
+@case(outside=36)
+def sampled(self, x):
+    """Pools, samplings and pads, whose own backward passes have no gradient but as products."""
+    forms = [lambda v: F.avg_pool2d(v, 3, 2, 1, count_include_pad=False), lambda v: F.avg_pool2d(v, (2, 3), ceil_mode=True),
+             lambda v: F.avg_pool2d(v, 2, divisor_override=3), lambda v: F.adaptive_avg_pool2d(v, (4, 5)),
+             lambda v: F.avg_pool3d(v[:, None], (1, 2, 3)), lambda v: F.max_pool2d(v, 3, 2, 1), lambda v: F.adaptive_max_pool2d(v, 3),
+             lambda v: F.interpolate(v, size=(9, 4)), lambda v: F.interpolate(v, scale_factor=1.7, mode="bilinear"),
+             lambda v: F.interpolate(v, size=8, mode="bilinear", align_corners=True), lambda v: F.interpolate(v, size=7, mode="bicubic"),
+             lambda v: F.interpolate(v.flatten(2), scale_factor=2, mode="linear"), lambda v: F.pad(v, (1, 2, 0, 3), mode="replicate"),
+             lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2)]
+    total = 0
+    for form in forms:
+        image = self.linear(x).reshape(6, 2, 6, 6).requires_grad_()
+        (g,) = torch.autograd.grad(form(image).pow(3).sum(), image, create_graph=True)
+        total = total + g.square().mean()
+    return total
 
 
 @case()
@@ -113,5 +131,26 @@ def frozen_for_a_while(self, x):
     return first + second + third
 
 
+def normalized(self, x):
+    """Norms, whose statistics the second gradient is taken through; running ones are updated."""
+    total = 0
+    for norm in self.norms:
+        z = self.linear(x).requires_grad_()
+        y = self.wide(z)
+        y = norm(y.unflatten(1, (2, 4))).flatten(1) if isinstance(norm, nn.InstanceNorm1d) else norm(y)
+        (g,) = torch.autograd.grad(y.tanh().square().sum(), z, create_graph=True)
+        total = total + (g.norm(dim=1) - 1).square().mean()
+    return total
+
+
+def check_norms():
+    def make():
+        norms = [nn.LayerNorm(8), nn.GroupNorm(2, 8), nn.BatchNorm1d(8), nn.BatchNorm1d(8, momentum=None), nn.RMSNorm(8),
+                 nn.InstanceNorm1d(2, affine=True, track_running_stats=True)]
+        return Model(normalized, 6, 5, norms=nn.ModuleList(norms), wide=nn.Linear(5, 8)), {"x": torch.randn(12, 6)}
+    compare_step("norms", make)
+
+
 if __name__ == "__main__":
     check_all()
+    check_norms()

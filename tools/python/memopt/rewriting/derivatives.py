@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Refused
 from ..user_code.places import find_caller, is_hidden, place_of_node
-from .double_backward import DECOMPOSITIONS
+from .double_backward import DECOMPOSITIONS, write_statistics
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
@@ -343,6 +343,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
     with fake:
         made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
             [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
+    write_statistics(made.graph)
     _name_detached(made.graph)
     known = dict(zip((node for node in made.graph.nodes if node.op == "placeholder"), [*given, *seed_nodes]))
     with graph.inserting_before(marker):
@@ -399,12 +400,44 @@ def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether a node has to stay though nobody reads it. Schemas of norms do not say that they write running statistics, and a region
+    writes what its body writes."""
+    if node.is_impure():
+        return True
+    if node.op != "call_function":
+        return False
+    if node.target in (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default):
+        return node.args[3] is not None and node.args[5] is not False
+    owner = node.graph.owning_module
+    bodies = [getattr(owner, value.target) for value in node.all_input_nodes if value.op == "get_attr" and owner is not None]
+    return any(isinstance(body, torch.fx.GraphModule) and any(map(_writes, body.graph.nodes)) for body in bodies)
+
+
+def _write_running(node: torch.fx.Node) -> None:
+    """What an instance norm that nobody reads leaves: its schema does not say that it writes, so PyTorch would drop it."""
+    x, running_mean, running_var, momentum = node.args[0], node.args[3], node.args[4], node.args[6]
+    dims = list(range(2, x.meta["val"].dim()))
+    graph, aten = node.graph, torch.ops.aten
+    with graph.inserting_before(node):
+        both = graph.call_function(aten.var_mean.correction, (graph.call_function(aten.detach.default, (x,)), dims), {"correction": 1})
+        for place, running in enumerate((running_var, running_mean)):
+            found = graph.call_function(aten.mean.dim, (graph.call_function(operator.getitem, (both, place)), [0]))
+            kept = graph.call_function(aten.mul.Scalar, (running, 1 - momentum))
+            new = graph.call_function(aten.add.Tensor, (kept, found), {"alpha": momentum})
+            graph.call_function(aten.copy_.default, (running, new))
+    graph.erase_node(node)
+
+
 def expand_gradients(program: torch.export.ExportedProgram) -> bool:
     """Writes out the gradients that a program takes, in place; whether there were any."""
     markers = [node for node in program.graph_module.graph.nodes if _is_gradient(node)]
     for marker in markers:
         _expand(program, marker)
     if markers:
-        program.graph_module.graph.eliminate_dead_code()
+        program.graph_module.graph.eliminate_dead_code(is_impure_node=_writes)
+        for node in list(program.graph_module.graph.nodes):
+            if node.target is torch.ops.aten.instance_norm.default and not node.users and _writes(node):
+                _write_running(node)
         program.graph_module.recompile()
     return bool(markers)
