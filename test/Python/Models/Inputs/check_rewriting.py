@@ -364,6 +364,28 @@ def converted(self, x):
     return torch.fft.hfft2(z).square().mean() + torch.fft.irfft(self.linear(x)).square().sum() + torch.fft.ihfftn(self.linear(x)).abs().sum()
 
 
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat), kernel=lambda: torch.randn(4, 2, 2, dtype=torch.cfloat),
+      shift=lambda: torch.randn(4, dtype=torch.cfloat))
+def complex_functions(self, x):
+    """Functions of complex numbers that follow from those of their parts."""
+    z = self.linear(x) * self.weight
+    parts = [z.sin(), z.cos(), z.tan(), z.sinh(), z.cosh(), z.tanh(), z.sigmoid(), z.expm1(), z.log1p(), z.log2(), z.log10(), z.rsqrt(),
+             torch.exp2(z), (40 * z).tanh()]
+    total = sum(part.abs().clamp(max=9).mean() + (part.real * x[:, :5]).clamp(-9, 9).sum() for part in parts)
+    total = total + z.logsumexp(1).abs().sum() + z.prod(1, keepdim=True).abs().sum() + z.var(0).sum() + z.std().sum()
+    total = total + torch.var_mean(z, 1, correction=0)[1].abs().sum()
+    row, column = torch.meshgrid(z[0], self.weight, indexing="ij")
+    wide, _ = torch.broadcast_tensors(z[:, None], x[:, :4, None])
+    total = total + (row * column.conj()).imag.sum() + wide.abs().square().mean() + z.diff(dim=1).abs().sum() + z.flipud().real[0].sum()
+    found = torch.baddbmm(wide[:4, :, :4], wide[:4, :, :4], wide[4:8, :, :4], alpha=0.5) + torch.addr(z[0, :4], z[1, :4], z[2, :4])
+    total = total + found.abs().mean() + torch.lerp(z, self.weight, 0.3).abs().sum() + torch.addcmul(z, z, self.weight, value=2).abs().sum()
+    total = total + torch.tensordot(z, z, dims=([0], [0])).abs().sum() + torch.inner(z, self.weight).abs().sum() + (z @ z.mT).trace().abs()
+    image = F.conv1d(z[:, :4].reshape(6, 2, 4), self.kernel, self.shift, stride=2, padding=1)
+    back = F.conv_transpose1d(image, self.kernel, None, stride=2)
+    total = total + image.abs().square().mean() + back.abs().mean() + F.mse_loss(z.real, x[:, :5]) + torch.isfinite(z).sum()
+    return total + torch.dstack([z, z.conj()]).abs().mean() + torch.block_diag(z, self.weight).abs().sum() + torch.dist(z, self.weight)
+
+
 # Statistics and decompositions ----------------------------------------------------------------------------------
 
 @case()
