@@ -386,6 +386,21 @@ def complex_functions(self, x):
     return total + torch.dstack([z, z.conj()]).abs().mean() + torch.block_diag(z, self.weight).abs().sum() + torch.dist(z, self.weight)
 
 
+@case()
+def into_chosen_rows(self, x, t):
+    """Sums into one row for each number that occurs, into rows that a mask has chosen, and along their other dimension."""
+    y = self.linear(x)
+    found, inverse, counts = torch.unique(t, return_inverse=True, return_counts=True)
+    means = torch.zeros(len(found), 5).index_add_(0, inverse, y) / counts[:, None]
+    most = torch.zeros(len(found), 5).scatter_reduce(0, inverse[:, None].expand(-1, 5), y, "amax", include_self=False)
+    kept = t >= 0
+    chosen, labels = y[kept], t[kept]
+    hot = torch.zeros_like(chosen).scatter_(1, labels[:, None], 1.0)
+    moved = torch.zeros_like(chosen).scatter_add(1, labels[:, None], chosen[:, :1])
+    swapped = chosen.index_add(1, torch.tensor([4, 0]), chosen[:, 1:3])
+    return means[inverse].square().sum() + most.sum() + (hot * chosen.exp()).sum() + (moved * swapped).sum()
+
+
 # Statistics and decompositions ----------------------------------------------------------------------------------
 
 @case()
@@ -411,6 +426,15 @@ def loop(self, x):
         _, z = torch._higher_order_ops.while_loop(
             lambda i, z: (i < 9) & (z.abs().max() > 0.05), lambda i, z: (i + 2, torch.tanh(z @ w.mT + 0.1 * x)),
             (torch.tensor(1), torch.ones_like(x)))
+    return torch.tanh(self.linear(z)).sum()
+
+
+@case(outside=6)
+def loop_from_zeros(self, x):
+    """The counter starts at what the program makes, and no constant of the model."""
+    with torch.no_grad():
+        _, z = torch._higher_order_ops.while_loop(lambda i, z: i < 4, lambda i, z: (i + 1, z / 2 + x),
+                                                  (torch.zeros((), dtype=torch.int64), torch.ones_like(x)))
     return torch.tanh(self.linear(z)).sum()
 
 
