@@ -28,6 +28,21 @@ def convolution(self, x):
     return g.square().mean()
 
 
+@case()
+def several(self, x):
+    """Several gradients at once, values beside a derivative, and derivatives of several results."""
+    x = x.requires_grad_()
+    y = self.linear(x).tanh()
+    (rows,) = torch.autograd.grad(y, x, torch.eye(5)[:, None].expand(5, 12, 5), create_graph=True, is_grads_batched=True)
+
+    def both(z):
+        found = self.linear(z).sin()
+        return (found[:2], {"rest": found[2:].exp()}), found.square()
+    (first, rest), squares = torch.func.vmap(torch.func.jacrev(both, has_aux=True))(x)
+    _, along, more = torch.func.jvp(lambda z: (self.linear(z).cos(), z * 2), (x,), (x.sin(),), has_aux=True)
+    return rows.pow(3).sum() + first.square().sum() + rest["rest"].square().sum() + squares.mean() + (along.sum(1) * more[:, 0]).sum()
+
+
 @case(outside=36)
 def sampled(self, x):
     """Pools, samplings and pads, whose own backward passes have no gradient but as products."""
