@@ -43,6 +43,20 @@ def several(self, x):
     return rows.pow(3).sum() + first.square().sum() + rest["rest"].square().sum() + squares.mean() + (along.sum(1) * more[:, 0]).sum()
 
 
+@case()
+def functional(self, x):
+    """torch.autograd.functional."""
+    known = torch.autograd.functional
+    energy = lambda a, b: (self.linear(a).sin() * b).sum()
+    b = x[:, :5].cos()
+    jacobian = known.jacobian(lambda z: self.linear(z).exp().sum(0), x, create_graph=True)
+    (first, mixed), _ = known.hessian(lambda a, b: energy(a[None], b[None]), (x[0], b[0]), create_graph=True)
+    _, along = known.hvp(energy, (x, b), (x.sin(), b), create_graph=True)
+    _, (back, _) = known.vjp(energy, (x, b), create_graph=True)
+    _, ahead = known.jvp(lambda z: self.linear(z).tanh(), x, x.sin(), create_graph=True)
+    return jacobian.square().mean() + first.sum() + mixed.square().sum() + along[0].square().sum() + along[1].sum() + back.norm() + ahead.sum()
+
+
 @case(outside=36)
 def sampled(self, x):
     """Pools, samplings and pads, whose own backward passes have no gradient but as products."""

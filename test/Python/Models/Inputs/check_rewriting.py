@@ -401,6 +401,13 @@ def into_chosen_rows(self, x, t):
     return means[inverse].square().sum() + most.sum() + (hot * chosen.exp()).sum() + (moved * swapped).sum()
 
 
+@case(adaptive=lambda: nn.AdaptiveLogSoftmaxWithLoss(5, 20, [3, 9], div_value=1.5))
+def adaptive_softmax(self, x, t):
+    labels = (t + 2) * 2 + torch.arange(12) % 3
+    found = self.adaptive(self.linear(x), labels)
+    return found.loss + found.output.square().sum()
+
+
 # Statistics and decompositions ----------------------------------------------------------------------------------
 
 @case()

@@ -233,7 +233,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         arguments[0].re.fill_(re)
         arguments[0].im.fill_(im or 0)
         return arguments[0]
-    if name in ("index_put", "index_put_", "index_add", "index_add_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
         return _of_parts(engine, target, tuple(pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
     if name in _OF_PARTS:

@@ -71,7 +71,7 @@ def _sigmoid(z: Pair) -> Pair:
 def _list_dims(z: Pair, dims: Any) -> list[int]:
     rank = z.re.dim()
     given = range(rank) if dims is None or dims == [] else dims if isinstance(dims, (list, tuple)) else [dims]
-    return [dim % rank for dim in given]
+    return [dim % max(rank, 1) for dim in given]
 
 
 def _logsumexp(z: Pair, dims: Any, keepdim: bool = False) -> Pair:
