@@ -57,6 +57,18 @@ def functional(self, x):
     return jacobian.square().mean() + first.sum() + mixed.square().sum() + along[0].square().sum() + along[1].sum() + back.norm() + ahead.sum()
 
 
+@case(outside=6, wave=lambda: torch.randn(4, dtype=torch.cfloat))
+def transformed(self, x):
+    """Spectra, which gradients inside are taken through by operators of their own."""
+    x = x.requires_grad_()
+    y = self.linear(x)
+    spectrum = torch.fft.rfft(y)
+    back = torch.fft.irfft(spectrum * self.wave, norm="ortho")
+    energy = spectrum.abs().square().mean() + back.square().sum() + torch.fft.fft2(y).real.square().mean()
+    (g,) = torch.autograd.grad(energy, x, create_graph=True)
+    return g.square().mean()
+
+
 @case(outside=36)
 def sampled(self, x):
     """Pools, samplings and pads, whose own backward passes have no gradient but as products."""
