@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
-from rewriting import case, check_all
+from rewriting import Model, case, check_all, compare_step
 
 
 @case()
@@ -26,6 +26,65 @@ def convolution(self, x):
     image = x[:, :, None].repeat(1, 3, 6).reshape(12, 2, 9, 6).requires_grad_()
     (g,) = torch.autograd.grad(F.relu(self.conv(image)).square().sum(), image, create_graph=True)
     return g.square().mean()
+
+
+@case()
+def several(self, x):
+    """Several gradients at once, values beside a derivative, and derivatives of several results."""
+    x = x.requires_grad_()
+    y = self.linear(x).tanh()
+    (rows,) = torch.autograd.grad(y, x, torch.eye(5)[:, None].expand(5, 12, 5), create_graph=True, is_grads_batched=True)
+
+    def both(z):
+        found = self.linear(z).sin()
+        return (found[:2], {"rest": found[2:].exp()}), found.square()
+    (first, rest), squares = torch.func.vmap(torch.func.jacrev(both, has_aux=True))(x)
+    _, along, more = torch.func.jvp(lambda z: (self.linear(z).cos(), z * 2), (x,), (x.sin(),), has_aux=True)
+    return rows.pow(3).sum() + first.square().sum() + rest["rest"].square().sum() + squares.mean() + (along.sum(1) * more[:, 0]).sum()
+
+
+@case()
+def functional(self, x):
+    """torch.autograd.functional."""
+    known = torch.autograd.functional
+    energy = lambda a, b: (self.linear(a).sin() * b).sum()
+    b = x[:, :5].cos()
+    jacobian = known.jacobian(lambda z: self.linear(z).exp().sum(0), x, create_graph=True)
+    (first, mixed), _ = known.hessian(lambda a, b: energy(a[None], b[None]), (x[0], b[0]), create_graph=True)
+    _, along = known.hvp(energy, (x, b), (x.sin(), b), create_graph=True)
+    _, (back, _) = known.vjp(energy, (x, b), create_graph=True)
+    _, ahead = known.jvp(lambda z: self.linear(z).tanh(), x, x.sin(), create_graph=True)
+    return jacobian.square().mean() + first.sum() + mixed.square().sum() + along[0].square().sum() + along[1].sum() + back.norm() + ahead.sum()
+
+
+@case(outside=6, wave=lambda: torch.randn(4, dtype=torch.cfloat))
+def transformed(self, x):
+    """Spectra, which gradients inside are taken through by operators of their own."""
+    x = x.requires_grad_()
+    y = self.linear(x)
+    spectrum = torch.fft.rfft(y)
+    back = torch.fft.irfft(spectrum * self.wave, norm="ortho")
+    energy = spectrum.abs().square().mean() + back.square().sum() + torch.fft.fft2(y).real.square().mean()
+    (g,) = torch.autograd.grad(energy, x, create_graph=True)
+    return g.square().mean()
+
+
+@case(outside=36)
+def sampled(self, x):
+    """Pools, samplings and pads, whose own backward passes have no gradient but as products."""
+    forms = [lambda v: F.avg_pool2d(v, 3, 2, 1, count_include_pad=False), lambda v: F.avg_pool2d(v, (2, 3), ceil_mode=True),
+             lambda v: F.avg_pool2d(v, 2, divisor_override=3), lambda v: F.adaptive_avg_pool2d(v, (4, 5)),
+             lambda v: F.avg_pool3d(v[:, None], (1, 2, 3)), lambda v: F.max_pool2d(v, 3, 2, 1), lambda v: F.adaptive_max_pool2d(v, 3),
+             lambda v: F.interpolate(v, size=(9, 4)), lambda v: F.interpolate(v, scale_factor=1.7, mode="bilinear"),
+             lambda v: F.interpolate(v, size=8, mode="bilinear", align_corners=True), lambda v: F.interpolate(v, size=7, mode="bicubic"),
+             lambda v: F.interpolate(v.flatten(2), scale_factor=2, mode="linear"), lambda v: F.pad(v, (1, 2, 0, 3), mode="replicate"),
+             lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2)]
+    total = 0
+    for form in forms:
+        image = self.linear(x).reshape(6, 2, 6, 6).requires_grad_()
+        (g,) = torch.autograd.grad(form(image).pow(3).sum(), image, create_graph=True)
+        total = total + g.square().mean()
+    return total
 
 
 @case()
@@ -113,5 +172,26 @@ def frozen_for_a_while(self, x):
     return first + second + third
 
 
+def normalized(self, x):
+    """Norms, whose statistics the second gradient is taken through; running ones are updated."""
+    total = 0
+    for norm in self.norms:
+        z = self.linear(x).requires_grad_()
+        y = self.wide(z)
+        y = norm(y.unflatten(1, (2, 4))).flatten(1) if isinstance(norm, nn.InstanceNorm1d) else norm(y)
+        (g,) = torch.autograd.grad(y.tanh().square().sum(), z, create_graph=True)
+        total = total + (g.norm(dim=1) - 1).square().mean()
+    return total
+
+
+def check_norms():
+    def make():
+        norms = [nn.LayerNorm(8), nn.GroupNorm(2, 8), nn.BatchNorm1d(8), nn.BatchNorm1d(8, momentum=None), nn.RMSNorm(8),
+                 nn.InstanceNorm1d(2, affine=True, track_running_stats=True)]
+        return Model(normalized, 6, 5, norms=nn.ModuleList(norms), wide=nn.Linear(5, 8)), {"x": torch.randn(12, 6)}
+    compare_step("norms", make)
+
+
 if __name__ == "__main__":
     check_all()
+    check_norms()

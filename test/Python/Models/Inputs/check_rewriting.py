@@ -364,6 +364,50 @@ def converted(self, x):
     return torch.fft.hfft2(z).square().mean() + torch.fft.irfft(self.linear(x)).square().sum() + torch.fft.ihfftn(self.linear(x)).abs().sum()
 
 
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat), kernel=lambda: torch.randn(4, 2, 2, dtype=torch.cfloat),
+      shift=lambda: torch.randn(4, dtype=torch.cfloat))
+def complex_functions(self, x):
+    """Functions of complex numbers that follow from those of their parts."""
+    z = self.linear(x) * self.weight
+    parts = [z.sin(), z.cos(), z.tan(), z.sinh(), z.cosh(), z.tanh(), z.sigmoid(), z.expm1(), z.log1p(), z.log2(), z.log10(), z.rsqrt(),
+             torch.exp2(z), (40 * z).tanh()]
+    total = sum(part.abs().clamp(max=9).mean() + (part.real * x[:, :5]).clamp(-9, 9).sum() for part in parts)
+    total = total + z.logsumexp(1).abs().sum() + z.prod(1, keepdim=True).abs().sum() + z.var(0).sum() + z.std().sum()
+    total = total + torch.var_mean(z, 1, correction=0)[1].abs().sum()
+    row, column = torch.meshgrid(z[0], self.weight, indexing="ij")
+    wide, _ = torch.broadcast_tensors(z[:, None], x[:, :4, None])
+    total = total + (row * column.conj()).imag.sum() + wide.abs().square().mean() + z.diff(dim=1).abs().sum() + z.flipud().real[0].sum()
+    found = torch.baddbmm(wide[:4, :, :4], wide[:4, :, :4], wide[4:8, :, :4], alpha=0.5) + torch.addr(z[0, :4], z[1, :4], z[2, :4])
+    total = total + found.abs().mean() + torch.lerp(z, self.weight, 0.3).abs().sum() + torch.addcmul(z, z, self.weight, value=2).abs().sum()
+    total = total + torch.tensordot(z, z, dims=([0], [0])).abs().sum() + torch.inner(z, self.weight).abs().sum() + (z @ z.mT).trace().abs()
+    image = F.conv1d(z[:, :4].reshape(6, 2, 4), self.kernel, self.shift, stride=2, padding=1)
+    back = F.conv_transpose1d(image, self.kernel, None, stride=2)
+    total = total + image.abs().square().mean() + back.abs().mean() + F.mse_loss(z.real, x[:, :5]) + torch.isfinite(z).sum()
+    return total + torch.dstack([z, z.conj()]).abs().mean() + torch.block_diag(z, self.weight).abs().sum() + torch.dist(z, self.weight)
+
+
+@case()
+def into_chosen_rows(self, x, t):
+    """Sums into one row for each number that occurs, into rows that a mask has chosen, and along their other dimension."""
+    y = self.linear(x)
+    found, inverse, counts = torch.unique(t, return_inverse=True, return_counts=True)
+    means = torch.zeros(len(found), 5).index_add_(0, inverse, y) / counts[:, None]
+    most = torch.zeros(len(found), 5).scatter_reduce(0, inverse[:, None].expand(-1, 5), y, "amax", include_self=False)
+    kept = t >= 0
+    chosen, labels = y[kept], t[kept]
+    hot = torch.zeros_like(chosen).scatter_(1, labels[:, None], 1.0)
+    moved = torch.zeros_like(chosen).scatter_add(1, labels[:, None], chosen[:, :1])
+    swapped = chosen.index_add(1, torch.tensor([4, 0]), chosen[:, 1:3])
+    return means[inverse].square().sum() + most.sum() + (hot * chosen.exp()).sum() + (moved * swapped).sum()
+
+
+@case(adaptive=lambda: nn.AdaptiveLogSoftmaxWithLoss(5, 20, [3, 9], div_value=1.5))
+def adaptive_softmax(self, x, t):
+    labels = (t + 2) * 2 + torch.arange(12) % 3
+    found = self.adaptive(self.linear(x), labels)
+    return found.loss + found.output.square().sum()
+
+
 # Statistics and decompositions ----------------------------------------------------------------------------------
 
 @case()
@@ -389,6 +433,15 @@ def loop(self, x):
         _, z = torch._higher_order_ops.while_loop(
             lambda i, z: (i < 9) & (z.abs().max() > 0.05), lambda i, z: (i + 2, torch.tanh(z @ w.mT + 0.1 * x)),
             (torch.tensor(1), torch.ones_like(x)))
+    return torch.tanh(self.linear(z)).sum()
+
+
+@case(outside=6)
+def loop_from_zeros(self, x):
+    """The counter starts at what the program makes, and no constant of the model."""
+    with torch.no_grad():
+        _, z = torch._higher_order_ops.while_loop(lambda i, z: i < 4, lambda i, z: (i + 1, z / 2 + x),
+                                                  (torch.zeros((), dtype=torch.int64), torch.ones_like(x)))
     return torch.tanh(self.linear(z)).sum()
 
 

@@ -134,4 +134,4 @@ def _as_rule(function: Callable) -> Callable:
 RULES = {**{f"aten::atleast_{rank}d": _at_least(rank) for rank in (1, 2, 3)},
          **{f"aten::{name}": _as_rule(function) for name, function in {
              "frexp": _frexp, "resize_as": _resize_as, "resize_as_": _resize_as, "_chunk_cat": _chunk_cat}.items()},
-         "aten::alias_copy": lambda engine, target, arguments, keywords: arguments[0].clone()}
+         "aten::alias_copy": lambda engine, target, arguments, keywords: engine.call(torch.ops.aten.clone.default, (arguments[0],), {})}

@@ -101,14 +101,14 @@ def _count_turns(engine, condition: torch.fx.GraphModule, body: torch.fx.GraphMo
         place = counters.index(node.args[0])
         if place >= len(carried):
             continue
-        start, grown = engine.constant_of(carried[place]), _output(body)[place]
+        start, grown = engine.known.get_number(carried[place]), _output(body)[place]
         while isinstance(grown, torch.fx.Node) and grown.op == "call_function" and grown.target in (
                 torch.ops.aten.clone.default, torch.ops.aten.detach.default):
             grown = grown.args[0]
         if start is None or not isinstance(grown, torch.fx.Node) or grown.target is not torch.ops.aten.add.Tensor:
             continue
         if grown.args[0] is inner[place] and isinstance(grown.args[1], int) and grown.args[1] > 0:
-            return max(0, -(-int(node.args[1] + _LIMITS[schema.name] - start.item()) // grown.args[1]))
+            return max(0, -(-int(node.args[1] + _LIMITS[schema.name] - start) // grown.args[1]))
     return None
 
 

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Refused
 from ..user_code.places import find_caller, is_hidden, place_of_node
-from .double_backward import DECOMPOSITIONS
+from .double_backward import DECOMPOSITIONS, write_statistics
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
@@ -76,10 +76,13 @@ def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fa
     if _called_by_torch():
         return _grad.original(outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
                               materialize_grads)
-    if is_grads_batched:
-        raise Refused("torch.autograd.grad with is_grads_batched inside the step is not supported; call it for each gradient")
     outputs, inputs = _list(outputs), _list(inputs)
     seeds = _list(grad_outputs) if grad_outputs is not None else [None] * len(outputs)
+    if is_grads_batched:
+        count = next(seed.shape[0] for seed in seeds if seed is not None)
+        rows = [_differentiate(outputs, inputs, [seed if seed is None else seed[number] for seed in seeds], create_graph)
+                for number in range(count)]
+        return tuple(torch.stack(parts) for parts in zip(*rows))
     return tuple(_differentiate(outputs, inputs, seeds, create_graph))
 
 
@@ -149,37 +152,34 @@ def _vjp(func, *primals, argnums=None, has_aux=False):
 
 
 def _jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """torch.func.jacrev, a gradient for each element of the result."""
-    if has_aux:
-        raise Refused("torch.func.jacrev with has_aux inside the step is not supported")
-
+    """torch.func.jacrev, a gradient for each element of each result."""
     def jacobian(*args, **kwargs):
-        value, pull = _vjp(lambda *given: func(*given, **kwargs), *args, argnums=argnums)
-        if not isinstance(value, torch.Tensor):
-            raise Refused("torch.func.jacrev of a function with several results inside the step is not supported")
-        size = value.numel()
-        rows = []
-        for number in range(size):
-            seed = torch.nn.functional.one_hot(torch.tensor(number), size).to(value.dtype).reshape(value.shape)
-            rows.append(pull(seed))
-        flat = [pytree.tree_flatten(row)[0] for row in rows]
-        spec = pytree.tree_flatten(rows[0])[1]
-        joined = [torch.stack(parts).reshape([*value.shape, *parts[0].shape]) for parts in zip(*flat)]
-        return pytree.tree_unflatten(joined, spec)
+        value, pull, *aux = _vjp(lambda *given: func(*given, **kwargs), *args, argnums=argnums, has_aux=has_aux)
+        outputs, outputs_spec = pytree.tree_flatten(value)
+        found = []
+        for place, output in enumerate(outputs):
+            size, rows = output.numel(), []
+            for number in range(size):
+                seed = torch.nn.functional.one_hot(torch.tensor(number), size).to(output.dtype).reshape(output.shape)
+                rows.append(pull(pytree.tree_unflatten([seed if other == place else torch.zeros_like(outputs[other])
+                                                        for other in range(len(outputs))], outputs_spec)))
+            flat = [pytree.tree_flatten(row)[0] for row in rows]
+            joined = [torch.stack(parts).reshape([*output.shape, *parts[0].shape]) for parts in zip(*flat)]
+            found.append(pytree.tree_unflatten(joined, pytree.tree_flatten(rows[0])[1]))
+        result = pytree.tree_unflatten(found, outputs_spec)
+        return (result, aux[0]) if has_aux else result
     return jacobian
 
 
 def _jvp(func, primals, tangents, argnums=None, *, strict=False, has_aux=False):
     """torch.func.jvp: the gradient of a gradient by its seed."""
-    if has_aux:
-        raise Refused("torch.func.jvp with has_aux inside the step is not supported")
-    value, pull = _vjp(func, *primals, argnums=argnums)
+    value, pull, *aux = _vjp(func, *primals, argnums=argnums, has_aux=has_aux)
     outputs, spec = pytree.tree_flatten(value)
     dummies = [torch.zeros_like(output).clone() for output in outputs]
     found = pull(pytree.tree_unflatten(dummies, spec))
     tangents = tangents if isinstance(tangents, (tuple, list)) else (tangents,)
     leaves, seeds = pytree.tree_flatten(found)[0], pytree.tree_flatten(tuple(tangents))[0]
-    return value, pytree.tree_unflatten(_differentiate(leaves, dummies, seeds, True), spec)
+    return value, pytree.tree_unflatten(_differentiate(leaves, dummies, seeds, True), spec), *aux
 
 
 def _jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
@@ -343,6 +343,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
     with fake:
         made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
             [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
+    write_statistics(made.graph)
     _name_detached(made.graph)
     known = dict(zip((node for node in made.graph.nodes if node.op == "placeholder"), [*given, *seed_nodes]))
     with graph.inserting_before(marker):
@@ -399,12 +400,44 @@ def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:
     program.graph_module.recompile()
 
 
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether a node has to stay though nobody reads it. Schemas of norms do not say that they write running statistics, and a region
+    writes what its body writes."""
+    if node.is_impure():
+        return True
+    if node.op != "call_function":
+        return False
+    if node.target in (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default):
+        return node.args[3] is not None and node.args[5] is not False
+    owner = node.graph.owning_module
+    bodies = [getattr(owner, value.target) for value in node.all_input_nodes if value.op == "get_attr" and owner is not None]
+    return any(isinstance(body, torch.fx.GraphModule) and any(map(_writes, body.graph.nodes)) for body in bodies)
+
+
+def _write_running(node: torch.fx.Node) -> None:
+    """What an instance norm that nobody reads leaves: its schema does not say that it writes, so PyTorch would drop it."""
+    x, running_mean, running_var, momentum = node.args[0], node.args[3], node.args[4], node.args[6]
+    dims = list(range(2, x.meta["val"].dim()))
+    graph, aten = node.graph, torch.ops.aten
+    with graph.inserting_before(node):
+        both = graph.call_function(aten.var_mean.correction, (graph.call_function(aten.detach.default, (x,)), dims), {"correction": 1})
+        for place, running in enumerate((running_var, running_mean)):
+            found = graph.call_function(aten.mean.dim, (graph.call_function(operator.getitem, (both, place)), [0]))
+            kept = graph.call_function(aten.mul.Scalar, (running, 1 - momentum))
+            new = graph.call_function(aten.add.Tensor, (kept, found), {"alpha": momentum})
+            graph.call_function(aten.copy_.default, (running, new))
+    graph.erase_node(node)
+
+
 def expand_gradients(program: torch.export.ExportedProgram) -> bool:
     """Writes out the gradients that a program takes, in place; whether there were any."""
     markers = [node for node in program.graph_module.graph.nodes if _is_gradient(node)]
     for marker in markers:
         _expand(program, marker)
     if markers:
-        program.graph_module.graph.eliminate_dead_code()
+        program.graph_module.graph.eliminate_dead_code(is_impure_node=_writes)
+        for node in list(program.graph_module.graph.nodes):
+            if node.target is torch.ops.aten.instance_norm.default and not node.users and _writes(node):
+                _write_running(node)
         program.graph_module.recompile()
     return bool(markers)

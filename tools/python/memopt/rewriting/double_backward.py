@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 
-__all__ = ["DECOMPOSITIONS"]
+from . import separable
+
+__all__ = ["DECOMPOSITIONS", "write_statistics"]
 
 aten = torch.ops.aten
 
@@ -41,9 +45,70 @@ def _convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation
     return to_x, to_weight, to_bias
 
 
+# ----------------------------------------------------------------------------------------------------------
+# Statistics of norms
+# ----------------------------------------------------------------------------------------------------------
+
+def _group(node: torch.fx.Node) -> tuple[list[int], list[int]]:
+    """The shape in which the statistics of a norm are means over its last or other dimensions, and those dimensions."""
+    shape = list(node.args[0].meta["val"].shape)
+    name = node.target._schema.name
+    if name == "aten::native_group_norm":
+        samples, groups = node.args[3], node.args[6]
+        return [samples, groups, -1], [2]
+    if name in ("aten::native_layer_norm", "aten::_fused_rms_norm"):
+        return shape, list(range(len(shape) - len(node.args[1]), len(shape)))
+    return shape, [0, *range(2, len(shape))]
+
+
+#: Of norms, which results the mean and the inverse deviation are.
+_NORMS = {"aten::native_layer_norm": (1, 2), "aten::native_group_norm": (1, 2), "aten::native_batch_norm": (1, 2),
+          "aten::_native_batch_norm_legit": (1, 2), "aten::_native_batch_norm_legit_functional": (1, 2),
+          "aten::_batch_norm_with_update": (1, 2), "aten::_batch_norm_with_update_functional": (1, 2), "aten::_fused_rms_norm": (None, 1)}
+
+
+def _get_argument(node: torch.fx.Node, name: str):
+    for place, argument in enumerate(node.target._schema.arguments):
+        if argument.name == name:
+            return node.args[place] if place < len(node.args) else node.kwargs.get(name, argument.default_value)
+    return None
+
+
+def write_statistics(graph: torch.fx.Graph) -> None:
+    """Writes the statistics that a norm's gradient reads as operators. As results of the norm they have no gradient, in PyTorch
+    neither, and the second gradient needs theirs."""
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        if schema is None or schema.name not in _NORMS or _get_argument(node, "training") is False:
+            continue
+        mean_place, deviation_place = _NORMS[schema.name]
+        readers = [user for user in node.users if user.target is operator.getitem and user.users
+                   and user.args[1] in (mean_place, deviation_place)]
+        if not readers:
+            continue
+        shape, dims = _group(node)
+        eps = _get_argument(node, "eps")
+        keep = schema.name in ("aten::native_layer_norm", "aten::_fused_rms_norm")
+        with graph.inserting_before(node):
+            x = graph.call_function(aten.reshape.default, (node.args[0], shape))
+            if mean_place is None:
+                eps = torch.finfo(node.args[0].meta["val"].dtype).eps if eps is None else eps
+                values = {deviation_place: graph.call_function(aten.mean.dim, (graph.call_function(aten.square.default, (x,)), dims, keep))}
+            else:
+                both = graph.call_function(aten.var_mean.correction, (x, dims), {"correction": 0, "keepdim": keep})
+                values = {place: graph.call_function(operator.getitem, (both, number))
+                          for number, place in enumerate((deviation_place, mean_place))}
+            shifted = graph.call_function(aten.add.Scalar, (values[deviation_place], eps))
+            values[deviation_place] = graph.call_function(aten.rsqrt.default, (shifted,))
+        for reader in readers:
+            reader.replace_all_uses_with(values[reader.args[1]])
+            graph.erase_node(reader)
+
+
 def _make() -> dict:
     found = {op: function for op, function in torch._decomp.decomposition_table.items()
              if isinstance(op, torch._ops.OpOverload) and "backward" in op._schema.name and op._schema.name.startswith("aten::")}
+    found.update(separable.DECOMPOSITIONS)
     found[aten.convolution_backward.default] = _convolution_backward
     return found
 

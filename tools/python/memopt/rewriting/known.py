@@ -37,6 +37,12 @@ class KnownValues:
         _, make = self._makers.get(id(value), (None, None))
         return make() if make else None
 
+    def get_number(self, value: Any) -> Any:
+        """The number that a known tensor of one element has."""
+        with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes():
+            known = self.get(value)
+            return None if known is None or known.numel() != 1 else known.item()
+
     def list_places(self, condition: Any) -> list[list[int]] | None:
         """The coordinates where a known condition holds, a list for each dimension."""
         with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes():

@@ -181,5 +181,27 @@ def _batch_norm(self, x):
 
 
 _batch_norm.original = torch.nn.modules.batchnorm._BatchNorm.forward
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Adaptive softmax
+# ----------------------------------------------------------------------------------------------------------
+
+def _adaptive_softmax(self, input_, target_):
+    """Each cluster for all rows, of which its own are taken: PyTorch's counts them, and branches on that."""
+    x, target = (input_, target_) if target_.dim() else (input_.unsqueeze(0), target_.unsqueeze(0))
+    torch._assert_async(((target >= 0) & (target < self.n_classes)).all(), f"Target values should be in [0, {self.n_classes - 1}]")
+    places, found = target.clamp(0, self.shortlist_size - 1), torch.zeros_like(x[:, 0])
+    for number, (low, high) in enumerate(zip(self.cutoffs, self.cutoffs[1:])):
+        own = (target >= low) & (target < high)
+        within = F.log_softmax(self.tail[number](x), dim=1).gather(1, (target - low).clamp(0, high - low - 1).unsqueeze(1)).squeeze(1)
+        found = torch.where(own, within, found)
+        places = torch.where(own, self.shortlist_size + number, places)
+    found = found + F.log_softmax(self.head(x), dim=1).gather(1, places.unsqueeze(1)).squeeze(1)
+    loss = (-found).mean()
+    return torch.nn.modules.adaptive._ASMoutput(found if target_.dim() else found.squeeze(0), loss)
+
+
 #: What is replaced while a step is traced: owner, name and the other function.
-REPLACED = [(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm)]
+REPLACED = [(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm),
+            (torch.nn.AdaptiveLogSoftmaxWithLoss, "forward", _adaptive_softmax)]

@@ -10,7 +10,6 @@ optimizers see it so, too.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
@@ -18,6 +17,8 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Refused
 from . import fourier
+from .arithmetic import absolute, add, angle, bilinear, div, exp, log, mul, pair, polar, reciprocal, split, sqrt
+from .functions import FUNCTIONS
 from .pairs import Pair, as_pair, as_real, has_complex, is_complex
 
 __all__ = ["Pair", "as_pair", "call", "finish", "has_complex", "is_complex", "makes_complex", "refuse", "write"]
@@ -34,84 +35,6 @@ def write(into: torch.Tensor, value: Any) -> None:
 _REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64, torch.complex32: torch.float16}
 
 
-def _split(value: Any) -> tuple[Any, Any]:
-    """Real and imaginary part; None for what has no imaginary part."""
-    if isinstance(value, Pair):
-        return value.re, value.im
-    if isinstance(value, complex):
-        return value.real, value.imag
-    return value, None
-
-
-def _pair(value: Any) -> Pair:
-    re, im = _split(value)
-    if not isinstance(re, torch.Tensor):
-        re = torch.tensor(float(re))
-        im = None if im is None else torch.tensor(float(im))
-    return Pair(re, torch.zeros_like(re) if im is None else im)
-
-
-def _bilinear(function, a: Any, b: Any) -> Any:
-    (ar, ai), (br, bi) = _split(a), _split(b)
-    if ai is None or bi is None:
-        return Pair(function(ar, br), function(ar, bi) if ai is None else function(ai, br))
-    return Pair(function(ar, br) - function(ai, bi), function(ar, bi) + function(ai, br))
-
-
-# ----------------------------------------------------------------------------------------------------------
-# Arithmetic
-# ----------------------------------------------------------------------------------------------------------
-
-def mul(a: Any, b: Any) -> Pair:
-    return _bilinear(operator.mul, a, b)
-
-
-def _add(a: Any, b: Any, alpha: float = 1, sign: int = 1) -> Pair:
-    (ar, ai), (br, bi) = _split(a), _split(b)
-    factor = alpha * sign
-    scaled = lambda x: x if factor == 1 else x * factor
-    shape = torch.broadcast_shapes(*(x.shape for x in (ar, br) if isinstance(x, torch.Tensor)))
-    re = ar + scaled(br)
-    im = ai if bi is None else scaled(bi) if ai is None else ai + scaled(bi)
-    return Pair(re, im.expand(shape) if im.shape != shape else im)
-
-
-def _reciprocal(z: Pair) -> Pair:
-    square = z.re * z.re + z.im * z.im
-    return Pair(z.re / square, -z.im / square)
-
-
-def _div(a: Any, b: Any) -> Pair:
-    if not is_complex(b):
-        return Pair(a.re / b, a.im / b) if not isinstance(b, complex) else mul(a, 1 / b)
-    return mul(a, _reciprocal(b))
-
-
-def absolute(z: Pair) -> torch.Tensor:
-    return torch.linalg.vector_norm(as_real(z), dim=-1)
-
-
-def _angle(z: Pair) -> torch.Tensor:
-    is_zero = (z.re == 0) & (z.im == 0)
-    return torch.atan2(z.im, torch.where(is_zero, torch.ones_like(z.re), z.re))
-
-
-def _polar(radius: torch.Tensor, angle: torch.Tensor) -> Pair:
-    return Pair(radius * angle.cos(), radius * angle.sin())
-
-
-def _exp(z: Pair) -> Pair:
-    return _polar(z.re.exp(), z.im)
-
-
-def _log(z: Pair) -> Pair:
-    return Pair(absolute(z).log(), _angle(z))
-
-
-def _sqrt(z: Pair) -> Pair:
-    return _polar(absolute(z).sqrt(), _angle(z) / 2)
-
-
 def _sgn(z: Pair) -> Pair:
     size = absolute(z)
     safe = torch.where(size == 0, torch.ones_like(size), size)
@@ -126,20 +49,20 @@ def _pow(a: Any, b: Any) -> Pair:
                 result = base if result is None else mul(result, base)
             count >>= 1
             base = mul(base, base) if count else base
-        return result if b > 0 else _reciprocal(result)
+        return result if b > 0 else reciprocal(result)
     if isinstance(b, (int, float)) and b == 0:
         return Pair(torch.ones_like(a.re), torch.zeros_like(a.re))
-    return _exp(mul(_log(_pair(a)), b))
+    return exp(mul(log(pair(a)), b))
 
 
 def _equal(a: Any, b: Any) -> torch.Tensor:
-    (ar, ai), (br, bi) = _split(a), _split(b)
+    (ar, ai), (br, bi) = split(a), split(b)
     zero = 0
     return (ar == br) & ((zero if ai is None else ai) == (zero if bi is None else bi))
 
 
 def _where(condition: torch.Tensor, a: Any, b: Any) -> Pair:
-    (ar, ai), (br, bi) = _split(a), _split(b)
+    (ar, ai), (br, bi) = split(a), split(b)
     zero = torch.zeros((), dtype=next(part.dtype for part in (ai, bi, ar, br) if isinstance(part, torch.Tensor)))
     parts = [part if isinstance(part, torch.Tensor) else zero + (part or 0) for part in (ar, ai, br, bi)]
     return Pair(torch.where(condition, parts[0], parts[2]), torch.where(condition, parts[1], parts[3]))
@@ -149,17 +72,17 @@ def _convert(value: Any, dtype: torch.dtype | None) -> Any:
     if dtype is None:
         return value
     if dtype.is_complex:
-        pair = _pair(value)
-        return Pair(pair.re.to(_REAL[dtype]), pair.im.to(_REAL[dtype]))
-    return _split(value)[0].to(dtype)
+        found = pair(value)
+        return Pair(found.re.to(_REAL[dtype]), found.im.to(_REAL[dtype]))
+    return split(value)[0].to(dtype)
 
 
 def _copy(into: Any, value: Any, *_) -> Any:
     if not is_complex(into):
-        return into.copy_(_split(value)[0])
-    pair = _pair(value)
-    into.re.copy_(pair.re)
-    into.im.copy_(pair.im)
+        return into.copy_(split(value)[0])
+    found = pair(value)
+    into.re.copy_(found.re)
+    into.im.copy_(found.im)
     return into
 
 
@@ -178,19 +101,19 @@ def _norm(z: Pair, *rest: Any, **keywords: Any) -> torch.Tensor:
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
-    result = _bilinear(torch.nn.functional.linear, x, weight)
-    return result if bias is None else _add(result, bias)
+    result = bilinear(torch.nn.functional.linear, x, weight)
+    return result if bias is None else add(result, bias)
 
 
 def _einsum(equation: str, operands: list, **_: Any) -> Any:
     if len(operands) == 1:
         return Pair(*(torch.einsum(equation, part) for part in operands[0]))
     if len(operands) == 2:
-        return _bilinear(lambda a, b: torch.einsum(equation, a, b), *operands)
+        return bilinear(lambda a, b: torch.einsum(equation, a, b), *operands)
     # One part of each operand at a time, with i to the power of how many are imaginary.
     total: list = [None, None]
     for chosen in range(2 ** len(operands)):
-        parts = [_split(value)[chosen >> place & 1] for place, value in enumerate(operands)]
+        parts = [split(value)[chosen >> place & 1] for place, value in enumerate(operands)]
         if any(part is None for part in parts):
             continue
         power = bin(chosen).count("1")
@@ -202,30 +125,35 @@ def _einsum(equation: str, operands: list, **_: Any) -> Any:
 
 _FUNCTIONS = {
     "view_as_real": as_real, "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
-    "complex": Pair, "polar": _polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
-    "_conj_physical": lambda z: Pair(z.re, -z.im), "abs": absolute, "angle": _angle, "mul": mul, "neg": lambda z: Pair(-z.re, -z.im),
-    "add": _add, "sub": lambda a, b, alpha=1: _add(a if is_complex(a) else _pair(a) if is_complex(b) else a, b, alpha, -1),
-    "div": _div, "true_divide": _div, "reciprocal": _reciprocal, "exp": _exp, "log": _log, "sqrt": _sqrt, "sgn": _sgn, "pow": _pow,
-    "square": lambda z: mul(z, z), "rsub": lambda a, b, alpha=1: _add(_pair(b), a, alpha, -1),
+    "complex": Pair, "polar": polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
+    "_conj_physical": lambda z: Pair(z.re, -z.im), "abs": absolute, "angle": angle, "mul": mul, "neg": lambda z: Pair(-z.re, -z.im),
+    "add": add, "sub": lambda a, b, alpha=1: add(a if is_complex(a) else pair(a) if is_complex(b) else a, b, alpha, -1),
+    "div": div, "true_divide": div, "reciprocal": reciprocal, "exp": exp, "log": log, "sqrt": sqrt, "sgn": _sgn, "pow": _pow,
+    "square": lambda z: mul(z, z), "rsub": lambda a, b, alpha=1: add(pair(b), a, alpha, -1),
     "masked_fill": lambda z, mask, value: _where(mask, value, z), "eq": _equal, "ne": lambda a, b: ~_equal(a, b), "where": _where, "copy_": _copy, "linalg_vector_norm": _norm,
     "norm": lambda z, *rest, **keywords: _norm(z, *[2 if part is None else part for part in rest], **keywords),
     "linear": _linear, "einsum": _einsum, **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda z: Pair(z.re.mT, -z.im.mT)),
-    "vdot": lambda a, b: _bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
+    "vdot": lambda a, b: bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
         *(part.sum(dim) for part in mul(Pair(a.re, -a.im), b))),
     **dict.fromkeys(("to", "_to_copy", "type_as"), None),
 }
 #: Of two factors.
-_BILINEAR = {"matmul", "mm", "bmm", "mv", "dot", "outer", "kron", "ger", "conv1d", "conv2d", "conv3d", "linalg_matmul"}
+_BILINEAR = {"matmul", "mm", "bmm", "mv", "dot", "outer", "kron", "ger", "linalg_matmul"}
 #: Of both parts alike.
 _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select", "slice", "transpose", "permute", "t", "numpy_T", "mT",
              "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "repeat", "tile", "index", "index_select", "gather", "roll",
              "flip", "unbind", "split", "split_with_sizes", "chunk", "movedim", "swapaxes", "swapdims", "narrow", "clone", "contiguous",
              "detach", "alias", "lift_fresh_copy", "sum", "mean", "cumsum", "diagonal", "diag", "tril", "triu", "zeros_like",
              "empty_like", "new_zeros", "new_empty", "constant_pad_nd", "pad", "unfold", "tensor_split", "positive",
-             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy"}
-_JOINED = {"cat", "concat", "stack", "hstack", "vstack"}
+             "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy", "atleast_3d",
+             "detach_", "alias_copy", "detach_copy", "diagonal_copy", "expand_copy", "permute_copy", "select_copy", "slice_copy", "t_copy",
+             "split_copy", "split_with_sizes_copy", "squeeze_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy",
+             "narrow_copy", "take", "take_along_dim", "fliplr", "flipud", "rot90", "view_as", "reshape_as", "ravel", "hsplit", "vsplit",
+             "dsplit", "diff", "diag_embed", "diagflat", "linalg_diagonal", "sum_to_size", "moveaxis", "repeat_interleave",
+             "squeeze_", "unsqueeze_", "transpose_"}
+_JOINED = {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "row_stack", "column_stack", "block_diag"}
 _CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
-_WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": _add, "sub_": lambda a, b, alpha=1: _add(a, b, alpha, -1), "mul_": mul, "div_": _div}
+_WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": add, "sub_": lambda a, b, alpha=1: add(a, b, alpha, -1), "mul_": mul, "div_": div}
 _FROM_REAL = {"complex", "polar", "view_as_complex"}
 
 
@@ -269,7 +197,7 @@ def _create(target, name, arguments, keywords):
     keywords = {**keywords, "dtype": dtype}
     if name in ("full", "scalar_tensor"):
         *sizes, value = arguments
-        re, im = _split(value)
+        re, im = split(value)
         return Pair(target(*sizes, re, **keywords), target(*sizes, 0.0 if im is None else im, **keywords))
     re = target(*arguments, **keywords)
     return Pair(re, torch.zeros_like(re))
@@ -291,21 +219,22 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return _copy(arguments[0], _WRITES[name](*arguments, **keywords))
     if name in _FUNCTIONS:
         return _FUNCTIONS[name](*arguments, **keywords)
+    if name in FUNCTIONS:
+        return FUNCTIONS[name](*arguments, **keywords)
+    if name.endswith("_") and (name[:-1] in _FUNCTIONS or name[:-1] in FUNCTIONS):  # in place
+        return _copy(arguments[0], (_FUNCTIONS if name[:-1] in _FUNCTIONS else FUNCTIONS)[name[:-1]](*arguments, **keywords))
     if name in _BILINEAR:
-        return _bilinear(lambda a, b: target(a, b, *arguments[2:], **keywords), *arguments[:2])
+        return bilinear(lambda a, b: target(a, b, *arguments[2:], **keywords), *arguments[:2])
     if name in _JOINED:
-        parts = [_pair(part) for part in arguments[0]]
+        parts = [pair(part) for part in arguments[0]]
         return Pair(*(target([part[place] for part in parts], *arguments[1:], **keywords) for place in (0, 1)))
-    if name == "addmm":
-        added, product = arguments[0], _bilinear(torch.matmul, *arguments[1:3])
-        return _add(mul(added, keywords.get("beta", 1)), mul(product, keywords.get("alpha", 1)))
     if name in ("fill_", "zero_"):
-        re, im = _split(arguments[1] if len(arguments) > 1 else 0)
+        re, im = split(arguments[1] if len(arguments) > 1 else 0)
         arguments[0].re.fill_(re)
         arguments[0].im.fill_(im or 0)
         return arguments[0]
-    if name in ("index_put", "index_put_", "index_add", "index_add_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
-        return _of_parts(engine, target, tuple(_pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
+        return _of_parts(engine, target, tuple(pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
     if name in _OF_PARTS:
         return _of_parts(engine, target, arguments, keywords)

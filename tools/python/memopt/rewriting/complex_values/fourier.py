@@ -273,6 +273,23 @@ def _triangle(length, periodic=True, *, dtype=None, **_):
 
 WINDOWS = {"hann_window": _cosines(0.5, 0.5), "hamming_window": _cosines(0.54, 0.46), "blackman_window": _cosines(0.42, 0.5, 0.08),
            "bartlett_window": _triangle}
+#: What operators below torch.fft call the norms, of which gradients inside a step consist.
+_FORWARD, _INVERSE = ("backward", "ortho", "forward"), ("forward", "ortho", "backward")
+
+
+def _from_complex(value, dim, normalization, forward):
+    transform, norms = (fft, _FORWARD) if forward else (ifft, _INVERSE)
+    return _several(transform, transform, False)(value, None, dim, norms[normalization])
+
+
+def _from_real(value, dim, normalization, onesided):
+    return (_several(rfft, fft, True) if onesided else _several(fft, fft, False))(value, None, dim, _FORWARD[normalization])
+
+
+def _to_real(value, dim, normalization, last_dim_size):
+    return _several(irfft, ifft, False)(value, [None] * (len(dim) - 1) + [last_dim_size], dim, _INVERSE[normalization])
+
+
 RULES = {"fft_fft": fft, "fft_ifft": ifft, "fft_rfft": rfft, "fft_irfft": irfft, "fft_hfft": hfft, "fft_ihfft": ihfft,
          "fft_fftn": _several(fft, fft, False), "fft_ifftn": _several(ifft, ifft, False),
          "fft_rfftn": _several(rfft, fft, True), "fft_irfftn": _several(irfft, ifft, False),
@@ -280,4 +297,5 @@ RULES = {"fft_fft": fft, "fft_ifft": ifft, "fft_rfft": rfft, "fft_irfft": irfft,
          "fft_rfft2": _of_two(_several(rfft, fft, True)), "fft_irfft2": _of_two(_several(irfft, ifft, False)),
          "fft_hfftn": _hermitian(False), "fft_hfft2": _of_two(_hermitian(False)),
          "fft_ihfftn": _hermitian(True), "fft_ihfft2": _of_two(_hermitian(True)),
-         "fft_fftshift": _shifted(1), "fft_ifftshift": _shifted(-1), "stft": stft, "istft": istft}
+         "fft_fftshift": _shifted(1), "fft_ifftshift": _shifted(-1), "stft": stft, "istft": istft,
+         "_fft_c2c": _from_complex, "_fft_r2c": _from_real, "_fft_c2r": _to_real}

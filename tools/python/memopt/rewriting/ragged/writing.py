@@ -122,7 +122,7 @@ def _scatter(engine, target, arguments, keywords):
     """index_add, scatter_add, scatter_reduce and their like: rows that do not count go into one behind the last."""
     x, dim, index, source, *rest = arguments
     if isinstance(x, Ragged):
-        raise NotRagged("into them")
+        return _scatter_among(engine, target, x, wrap_dim(dim, rank_of(x)), index, source, rest, keywords)
     name = target._schema.name.removeprefix("aten::").removesuffix("_")
     dim = wrap_dim(dim, x.dim())
     index, source = align_all(engine, [index, source])
@@ -142,6 +142,32 @@ def _scatter(engine, target, arguments, keywords):
     function = getattr(aten, name).__getattr__(target._overloadname)
     written = function(padded, dim, place, plain(source), *rest, **keywords).narrow(dim, 0, size)
     return x.copy_(written) if target._schema.name.endswith("_") else written
+
+
+def _scatter_among(engine, target, x, dim, index, source, rest, keywords):
+    """Into rows by their numbers among those that count, or along another dimension within each."""
+    name = target._schema.name.removeprefix("aten::").removesuffix("_")
+    by_row = name.startswith("index_")
+    function = getattr(aten, name).__getattr__(target._overloadname)
+    if dim == x.dim:
+        if isinstance(index, Ragged) and not by_row and index.dim != 0:
+            raise NotRagged("into them")
+        if not x.in_front:
+            places = compact(x.with_full(torch.arange(x.bound), 0))
+            numbers = plain(index).clamp(0, x.bound - 1)
+            numbers = places.index_select(0, numbers.flatten()).reshape(numbers.shape)
+            index = index.with_full(numbers) if isinstance(index, Ragged) else numbers
+        if is_ragged(index) or is_ragged(source):
+            written = _scatter(engine, function, (x.full, dim, index, source, *rest), keywords)
+        else:
+            written = function(x.full, dim, index, source, *rest, **keywords)
+    else:
+        if by_row == isinstance(index, Ragged) or any(isinstance(value, Ragged) and value.dim != x.dim for value in (index, source)) \
+                or isinstance(source, torch.Tensor) and source.dim():
+            raise NotRagged("into them")
+        index, source = (align(engine, value, x).full if isinstance(value, Ragged) else value for value in (index, source))
+        written = function(x.full, dim, index, source, *rest, **keywords)
+    return x.with_full(x.full.copy_(written) if target._schema.name.endswith("_") else written)
 
 
 def _count(engine, target, arguments, keywords):
