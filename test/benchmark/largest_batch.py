@@ -32,8 +32,9 @@ TECHNIQUES = {
     "state on the host": ["--offload-optimizer=cpu"],
     "recomputation": [],
     "all": ["--precision=bf16", "--optim-bits=8", "--activation-dtype=bf16", "--offload-optimizer=cpu"],
+    "all, in tiles": ["--precision=bf16", "--optim-bits=8", "--activation-dtype=bf16", "--offload-optimizer=cpu", "--tile=all:1024"],
 }
-RECOMPUTING = ("recomputation", "all")
+RECOMPUTING = ("recomputation", "all", "all, in tiles")
 LARGEST = 1 << 16
 
 

@@ -15,6 +15,8 @@ using namespace mlir;
 using namespace mlir::memopt;
 
 void mlir::memopt::remarkBatchSize(const StepModel &step, const BatchModel &batch, int64_t size) {
+  if (size == batch.getBatchSize())
+    return;
   emitRemark(step.getFunction().getLoc())
       << "compiled for " << size << " samples instead of " << batch.getBatchSize();
 }

@@ -41,3 +41,41 @@ func.func @step(%a0: tensor<64xf32>, %b0: tensor<64xf32>) -> (tensor<64xf32>, te
   } -> tensor<64xf32>, tensor<64xf32>
   return %a, %b : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// A sum of gradients that a scan alone goes on with is added to in place. State changes behind the commit: what the loop
+// begins with is a copy, and what it leaves is copied back.
+
+// CHECK: memopt.variable @sum : tensor<64xf32> role <gradient> {offset = [[SUM:[0-9]+]]
+// CHECK-LABEL: func.func @step
+// CHECK: %[[OLD:.*]] = memopt.read @sum
+// CHECK: %[[COPY:.*]] = memopt.kernel
+// CHECK-NOT: memopt.kernel
+// CHECK: memopt.scan count(2) carried({{.*}} = %[[OLD]] : tensor<64xf32>, %{{.*}} = %[[COPY]] : tensor<64xf32>)
+// CHECK: } -> tensor<64xf32>, tensor<64xf32> {offsets = array<i64: [[SUM]], {{[0-9]+}}>}
+// CHECK: memopt.commit
+// CHECK: memopt.kernel
+memopt.variable @sum : tensor<64xf32> role <gradient> {}
+memopt.variable @state : tensor<64xf32> role <buffer> {}
+func.func @step(%loss: tensor<f32>) -> tensor<f32> {
+  %sum = memopt.read @sum : tensor<64xf32>
+  %state = memopt.read @state : tensor<64xf32>
+  %s, %t = memopt.scan count(2) carried(%x = %sum : tensor<64xf32>, %y = %state : tensor<64xf32>) {
+    %0:2 = memopt.kernel (%a = %x : tensor<64xf32>, %b = %y : tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+      %1 = tensor.empty() : tensor<64xf32>
+      %2:2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%a, %b : tensor<64xf32>, tensor<64xf32>) outs(%1, %1 : tensor<64xf32>, tensor<64xf32>) {
+      ^bb0(%p: f32, %q: f32, %o: f32, %r: f32):
+        %3 = arith.addf %p, %p : f32
+        %4 = arith.addf %q, %q : f32
+        linalg.yield %3, %4 : f32, f32
+      } -> (tensor<64xf32>, tensor<64xf32>)
+      memopt.yield %2#0, %2#1 : tensor<64xf32>, tensor<64xf32>
+    }
+    memopt.yield %0#0, %0#1 : tensor<64xf32>, tensor<64xf32>
+  } -> tensor<64xf32>, tensor<64xf32>
+  memopt.write %s, @sum : tensor<64xf32>
+  memopt.commit %loss : tensor<f32>
+  memopt.write %t, @state : tensor<64xf32>
+  return %loss : tensor<f32>
+}
