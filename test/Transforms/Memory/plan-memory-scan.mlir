@@ -47,13 +47,13 @@ func.func @step(%a0: tensor<64xf32>, %b0: tensor<64xf32>) -> (tensor<64xf32>, te
 // A sum of gradients that a scan alone goes on with is added to in place. State changes behind the commit: what the loop
 // begins with is a copy, and what it leaves is copied back.
 
-// CHECK: memopt.variable @sum : tensor<64xf32> role <gradient> {offset = [[SUM:[0-9]+]]
+// CHECK: memopt.variable @sum : tensor<64xf32> role <gradient> {offset = [[$SUM:[0-9]+]]
 // CHECK-LABEL: func.func @step
 // CHECK: %[[OLD:.*]] = memopt.read @sum
 // CHECK: %[[COPY:.*]] = memopt.kernel
 // CHECK-NOT: memopt.kernel
 // CHECK: memopt.scan count(2) carried({{.*}} = %[[OLD]] : tensor<64xf32>, %{{.*}} = %[[COPY]] : tensor<64xf32>)
-// CHECK: } -> tensor<64xf32>, tensor<64xf32> {offsets = array<i64: [[SUM]], {{[0-9]+}}>}
+// CHECK: } -> tensor<64xf32>, tensor<64xf32> {offsets = array<i64: [[$SUM]], {{[0-9]+}}>}
 // CHECK: memopt.commit
 // CHECK: memopt.kernel
 memopt.variable @sum : tensor<64xf32> role <gradient> {}
