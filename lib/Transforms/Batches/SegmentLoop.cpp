@@ -79,66 +79,84 @@ static SmallVector<int64_t> stackShape(int64_t count, RankedTensorType slice) {
   return shape;
 }
 
-/// The first `count` times `tiles`, which are the first ones. Sums begin with -0.0, to which any
-/// number is added without a change.
-void SegmentTiler::buildLoop(int64_t count, ArrayRef<Rows> tiles) {
-  Rows all{0, count * tiles.back().end};
-  LoopInputs inputs = collectInputs(segment);
-  SmallVector<Value> slices, starts;
-  for (Value value : inputs.slices) {
-    Value rows = value;
-    if (all.end != segment.getTokens())
-      rows = cut(value, segment.getTokenDims(value), all, segment.getTileType(value, all.end));
-    RankedTensorType slice = segment.getTileType(value, tiles.back().end);
-    slices.push_back(reshapeTo(builder, value.getLoc(), rows, stackShape(count, slice)));
+/// The first `count` times `size` tokens of each of `whole`, in slices for as many turns.
+SmallVector<Value> SegmentTiler::stackSlices(ArrayRef<Value> whole, int64_t count, int64_t size) {
+  Rows rows{0, count * size};
+  SmallVector<Value> stacked;
+  for (Value value : whole) {
+    Value taken = value;
+    if (rows.end != segment.getTokens())
+      taken = cut(value, segment.getTokenDims(value), rows, segment.getTileType(value, rows.end));
+    stacked.push_back(reshapeTo(builder, value.getLoc(), taken,
+                                stackShape(count, segment.getTileType(value, size))));
   }
-  SmallVector<OpResult> summed, stacked;
+  return stacked;
+}
+
+/// What the turns come to: sums over tokens, and values of tokens.
+SegmentTiler::LoopResults SegmentTiler::collectResults() const {
+  LoopResults results;
   for (Operation *op : segment.getOps())
-    for (OpResult result : op->getResults()) {
-      if (segment.isSameForAll(op) || !isNeededOutside(result))
-        continue;
-      if (segment.getTokenDims(result)) {
-        stacked.push_back(result);
-        continue;
-      }
-      Value old = readOldSum(result);
-      auto type = cast<RankedTensorType>(getSumType(result));
-      starts.push_back(old ? old : createSplat(builder, result.getLoc(), type, -0.0));
-      summed.push_back(result);
-    }
-  auto open = ScanOp::create(builder, segment.getOps().front()->getLoc(), inputs.fixed, slices,
+    for (OpResult result : op->getResults())
+      if (!segment.isSameForAll(op) && isNeededOutside(result))
+        (segment.getTokenDims(result) ? results.stacked : results.summed).push_back(result);
+  return results;
+}
+
+/// What a sum begins with: that of other micro-batches, or -0.0, to which any number is added
+/// without a change.
+Value SegmentTiler::startSum(OpResult result) {
+  if (Value old = readOldSum(result))
+    return old;
+  auto type = cast<RankedTensorType>(getSumType(result));
+  return createSplat(builder, result.getLoc(), type, -0.0);
+}
+
+/// The body of a loop over parts like `tiles`, whose operands are mapped.
+void SegmentTiler::fillTurn(ScanOp open, ArrayRef<Value> uniform, const LoopResults &results,
+                            ArrayRef<Rows> tiles) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(&open.getBody().front());
+  auto yield = YieldOp::create(builder, open.getLoc());
+  builder.setInsertionPoint(yield);
+  for (Value value : uniform)
+    values.map(value, makeUniform(builder, value, segment.getTileType(value, tiles.back().end)));
+  for (Operation *op : segment.getOps())
+    if (isOfTurn(segment, op))
+      build(op, tiles);
+  for (Operation &op : open.getBody().front())
+    op.removeDiscardableAttr(MemoptDialect::kCloneAttr); // no twin of it is in here
+  SmallVector<Value> left;
+  for (OpResult result : results.summed)
+    left.push_back(sums.lookup(result));
+  for (OpResult result : results.stacked)
+    left.push_back(values.lookup(result));
+  yield->setOperands(left);
+}
+
+void SegmentTiler::buildLoop(int64_t count, ArrayRef<Rows> tiles) {
+  int64_t size = tiles.back().end;
+  LoopInputs inputs = collectInputs(segment);
+  LoopResults results = collectResults();
+  SmallVector<Value> slices = stackSlices(inputs.slices, count, size);
+  SmallVector<Value> starts =
+      llvm::map_to_vector(results.summed, [&](OpResult result) { return startSum(result); });
+  Operation *first = segment.getOps().front();
+  auto open = ScanOp::create(builder, first->getLoc(), inputs.fixed, slices,
                              SmallVector<int64_t>(slices.size(), 0), starts, count,
                              /*reverse=*/false);
-  note(open, segment.getOps().front());
+  note(open, first);
   values.clear();
   values.map(inputs.fixed, open.getFixedArguments());
   values.map(inputs.slices, open.getSliceArguments());
-  for (auto [result, argument] : llvm::zip_equal(summed, open.getCarriedArguments()))
+  for (auto [result, argument] : llvm::zip_equal(results.summed, open.getCarriedArguments()))
     sums[result] = argument;
-  {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToEnd(&open.getBody().front());
-    auto yield = YieldOp::create(builder, open.getLoc());
-    builder.setInsertionPoint(yield);
-    for (Value value : inputs.uniform)
-      values.map(value, makeUniform(builder, value, segment.getTileType(value, tiles.back().end)));
-    for (Operation *op : segment.getOps())
-      if (isOfTurn(segment, op))
-        build(op, tiles);
-    for (Operation &op : open.getBody().front())
-      op.removeDiscardableAttr(MemoptDialect::kCloneAttr); // no twin of it is in here
-    SmallVector<Value> left;
-    for (OpResult result : summed)
-      left.push_back(sums.lookup(result));
-    for (OpResult result : stacked)
-      left.push_back(values.lookup(result));
-    yield->setOperands(left);
-  }
+  fillTurn(open, inputs.uniform, results, tiles);
   ScanOp loop = ScanOp::finish(builder, open);
-  for (auto [result, last] : llvm::zip_equal(summed, loop.getLastValues()))
+  for (auto [result, last] : llvm::zip_equal(results.summed, loop.getLastValues()))
     sums[result] = last;
-  for (auto [result, slices] : llvm::zip_equal(stacked, loop.getStacked()))
-    pieces[result].push_back(reshapeTo(builder, result.getLoc(), slices,
-                                       segment.getTileType(result, all.end).getShape()));
+  for (auto [result, stacked] : llvm::zip_equal(results.stacked, loop.getStacked()))
+    pieces[result].push_back(reshapeTo(builder, result.getLoc(), stacked,
+                                       segment.getTileType(result, count * size).getShape()));
   ++number;
 }

@@ -187,9 +187,10 @@ Value SegmentTiler::join(Value original, ArrayRef<Value> parts) {
   return joined;
 }
 
-/// What adds the sum to that of other micro-batches, where nothing else reads it.
+/// What adds the sum to that of other micro-batches, where nothing else reads it and the sum is made
+/// in the type that it has there.
 AccumulateOp SegmentTiler::findAccumulation(OpResult result) const {
-  if (!result.hasOneUse())
+  if (!result.hasOneUse() || getSumType(result) != result.getType())
     return nullptr;
   auto accumulation = dyn_cast<AccumulateOp>(*result.user_begin());
   return accumulation && accumulation->getBlock() == result.getOwner()->getBlock() &&

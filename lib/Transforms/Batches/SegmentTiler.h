@@ -38,7 +38,19 @@ public:
 private:
   void prepare();
   void buildPart(ArrayRef<Rows> tiles);
+
+  /// What leaves a loop, by the segment's own results.
+  struct LoopResults {
+    SmallVector<OpResult> summed, stacked;
+  };
+  /// The first `count` times `tiles`, which are the first ones.
   void buildLoop(int64_t count, ArrayRef<Rows> tiles);
+  SmallVector<Value> stackSlices(ArrayRef<Value> whole, int64_t count, int64_t size);
+  LoopResults collectResults() const;
+  Value startSum(OpResult result);
+  void fillTurn(ScanOp open, ArrayRef<Value> uniform, const LoopResults &results,
+                ArrayRef<Rows> tiles);
+
   void build(Operation *op, ArrayRef<Rows> tiles);
   void buildPointwise(Operation *op, Rows part);
   void buildByTile(Operation *op, ArrayRef<Rows> tiles);
