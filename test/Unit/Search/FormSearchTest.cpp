@@ -37,9 +37,8 @@ public:
     Trial trial;
     trial.form = form;
     trial.bytes = samples * each / form.microBatches + (isOnHost ? 0 : 50);
-    trial.seconds = trial.leastSeconds =
-        double(samples) + 0.5 * double(form.microBatches - 1) + (isOnHost ? 0.25 : 0) +
-        (form.tilesLayers ? 2 : 0);
+    trial.seconds = trial.leastSeconds = double(samples) + 0.5 * double(form.microBatches - 1) +
+                                         (isOnHost ? 0.25 : 0) + (form.tilesLayers ? 2 : 0);
     trial.isHopeless = trial.leastSeconds >= worthSeconds;
     if (!trial.isHopeless && trial.bytes > budget) {
       trial.code = StatusCode::DoesNotFit;
