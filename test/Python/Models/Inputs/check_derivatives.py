@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rewriting import Model, case, check_all, compare_step
 
@@ -78,13 +79,39 @@ def sampled(self, x):
              lambda v: F.interpolate(v, size=(9, 4)), lambda v: F.interpolate(v, scale_factor=1.7, mode="bilinear"),
              lambda v: F.interpolate(v, size=8, mode="bilinear", align_corners=True), lambda v: F.interpolate(v, size=7, mode="bicubic"),
              lambda v: F.interpolate(v.flatten(2), scale_factor=2, mode="linear"), lambda v: F.pad(v, (1, 2, 0, 3), mode="replicate"),
-             lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2)]
+             lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2),
+             lambda v: v.masked_scatter(v > 0.3, v.sin()), lambda v: F.bilinear(v, v.cos(), v[0])]
     total = 0
     for form in forms:
         image = self.linear(x).reshape(6, 2, 6, 6).requires_grad_()
         (g,) = torch.autograd.grad(form(image).pow(3).sum(), image, create_graph=True)
         total = total + g.square().mean()
     return total
+
+
+@case(outside=12)
+def distances(self, x):
+    """Distances and attention, of whose backward passes those of PyTorch have no gradient or none that is taken over."""
+    y = self.linear(x).requires_grad_()
+    apart = sum(torch.cdist(y[:, :6], y[:, 6:], p=p).pow(3).sum() for p in (1, 1.5, 2, torch.inf))
+    queries = y.reshape(2, 2, 6, 6)
+    with sdpa_kernel(SDPBackend.MATH):
+        seen = F.scaled_dot_product_attention(queries, queries.sin(), queries.cos(), is_causal=True)
+    (g,) = torch.autograd.grad(seen.square().sum() + apart / 100, y, create_graph=True)
+    return g.square().mean()
+
+
+@case(outside=50)
+def placed(self, x):
+    """Samples of images at places of a grid, beside what numbers PyTorch's forward gives them."""
+    y = self.linear(x).requires_grad_()
+    image, places = y[:4, :50].reshape(2, 4, 5, 5), y[4:, :48].tanh().reshape(2, 4, 24, 2)
+    found = [F.grid_sample(image, places, mode, padding, corners) for mode, padding, corners in
+             (("bilinear", "zeros", False), ("bilinear", "reflection", True), ("bilinear", "border", True), ("nearest", "zeros", False))]
+    solid = F.grid_sample(image[:, :, None], places.flatten(1).reshape(2, 4, 4, 4, 3), padding_mode="reflection", align_corners=False)
+    total = sum(part.square().sum() for part in found) + solid.square().sum()
+    (g,) = torch.autograd.grad(total, y, create_graph=True)
+    return g.square().mean()
 
 
 @case()
@@ -192,6 +219,24 @@ def check_norms():
     compare_step("norms", make)
 
 
+def decomposed(self, x):
+    """Through eigenvectors and singular vectors, in what does not depend on their signs."""
+    y = self.linear(x).reshape(-1, 4, 3).requires_grad_()
+    values, vectors = torch.linalg.eigh(y.mT @ y)
+    u, s, vh = torch.linalg.svd(y, full_matrices=False)
+    first = (vectors * values.sin().unsqueeze(-2)) @ vectors.mT
+    second = (u * s.square().unsqueeze(-2)) @ vh
+    (g,) = torch.autograd.grad((first * self.weights[0]).sum() + (second.tanh() * self.weights[1:]).sum(), y, create_graph=True)
+    return g.square().mean()
+
+
+def check_decompositions():
+    def make():
+        return Model(decomposed, 6, 3, weights=torch.randn(5, 3)), {"x": torch.randn(12, 6)}
+    compare_step("decompositions", make)
+
+
 if __name__ == "__main__":
     check_all()
     check_norms()
+    check_decompositions()

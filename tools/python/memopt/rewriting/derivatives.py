@@ -18,11 +18,13 @@ from typing import Any
 import torch
 from torch._functorch import predispatch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
 from ..user_code.places import find_caller, is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS, write_statistics
+from .grid_sampling import FORWARDS
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
@@ -241,7 +243,7 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict) ->
         return value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
     if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
         return _stop(arguments[0])
-    return node.target(*arguments, **keywords)
+    return FORWARDS.get(node.target, node.target)(*arguments, **keywords)
 
 
 def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
@@ -340,7 +342,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
                                         allow_unused=True) if pairs else [None] * len(inputs)
         found = [torch.zeros_like(known[node]) if gradient is None else gradient.clone() for node, gradient in zip(inputs, found)]
         return [*found, *(known[node] for node in kept)]
-    with fake:
+    with fake, sdpa_kernel(SDPBackend.MATH):  # fused attention has a backward pass that has no gradient
         made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
             [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
     write_statistics(made.graph)

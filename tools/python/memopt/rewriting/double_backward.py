@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import torch
@@ -43,6 +44,39 @@ def _convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation
     if mask[2]:
         to_bias = grad.sum([0, *range(2, grad.dim())])
     return to_x, to_weight, to_bias
+
+
+def _cdist_backward(grad, x, y, p, distances):
+    """Of distances between rows; where a distance is zero, it has no slope."""
+    gaps, grad, distances = x.unsqueeze(-2) - y.unsqueeze(-3), grad.unsqueeze(-1), distances.unsqueeze(-1)
+    if p == 0:
+        return torch.zeros_like(x)
+    if p == 1:
+        slopes = gaps.sign()
+    elif p == math.inf:
+        slopes = torch.where(gaps.abs() == distances, gaps.sign(), 0)
+    else:
+        is_apart = (distances != 0) & (gaps != 0)
+        ratio = torch.where(is_apart, gaps, 1) / torch.where(is_apart, distances, 1)
+        slopes = torch.where(is_apart, ratio if p == 2 else ratio.sign() * ratio.abs().pow(p - 1), 0)
+    return (grad * slopes).sum(-2)
+
+
+def _masked_scatter_backward(grad, mask, sizes):
+    """Of the source, whose elements went to where the mask holds, one after the other."""
+    mask, total = mask.expand_as(grad).flatten(), math.prod(sizes)
+    places = (mask.to(torch.int64).cumsum(0) - 1).clamp(0, total - 1)
+    zeros = torch.zeros([total], dtype=grad.dtype, device=grad.device)
+    return zeros.scatter_add(0, places, torch.where(mask, grad.flatten(), 0)).reshape(sizes)
+
+
+def _trilinear(a, b, c, without_a, without_b, without_c, summed, unroll_dim=1):
+    """A product of three tensors, which stand for those with a dimension of one at these places, summed along others."""
+    count = a.dim() + len(without_a)
+    letters = [[d for d in range(count) if d not in without] for without in (without_a, without_b, without_c)]
+    kept = [d for d in range(count) if d not in summed]
+    word = lambda dims: "".join(chr(ord("a") + d) for d in dims)
+    return torch.einsum(f"{','.join(map(word, letters))}->{word(kept)}", a, b, c)
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -110,6 +144,9 @@ def _make() -> dict:
              if isinstance(op, torch._ops.OpOverload) and "backward" in op._schema.name and op._schema.name.startswith("aten::")}
     found.update(separable.DECOMPOSITIONS)
     found[aten.convolution_backward.default] = _convolution_backward
+    found[aten._cdist_backward.default] = _cdist_backward
+    found[aten._trilinear.default] = _trilinear  # which bilinear layers and their backward passes are made of
+    found[aten.masked_scatter_backward.default] = _masked_scatter_backward
     return found
 
 
