@@ -23,8 +23,7 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Refused
 from ..user_code.places import find_caller, is_hidden, place_of_node
-from .double_backward import DECOMPOSITIONS, write_statistics
-from .grid_sampling import FORWARDS
+from .double_backward import DECOMPOSITIONS, FORWARDS, write_statistics
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
@@ -256,18 +255,6 @@ def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
     return None
 
 
-def _reach(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
-    """What is computed from them."""
-    found: set[torch.fx.Node] = set()
-    waiting = list(nodes)
-    while waiting:
-        for user in waiting.pop().users:
-            if user not in found:
-                found.add(user)
-                waiting.append(user)
-    return found
-
-
 def _is_in_place(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
     return schema is not None and schema.is_mutable
@@ -282,6 +269,20 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
             break
         node = node.args[0]
     return node
+
+
+def _reach(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """What is computed from them: by reading, or by a write to a tensor that is read later. Buffers keep no gradient of what is
+    written to them."""
+    found: set[torch.fx.Node] = set()
+    written: set[torch.fx.Node] = set()
+    sources = set(nodes)
+    for node in before:
+        if any(value in sources or value in found or _root(value) in written for value in node.all_input_nodes):
+            found.add(node)
+            if _is_in_place(node) and _root(node).op != "placeholder":
+                written.add(_root(node))
+    return found | {node for node in outputs if _root(node) in written}
 
 
 def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> tuple[list, list]:
@@ -314,7 +315,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
-    reached = _reach(inputs)
+    reached = _reach(inputs, before, outputs)
     starts = [node for node in dict.fromkeys(inputs) if node not in reached]
     run, given = _choose_nodes(before, reached)
     if any(node.target is torch.ops.memopt.custom_gradient.default for node in run):

@@ -9,7 +9,7 @@ import itertools
 
 import torch
 
-__all__ = ["FORWARDS"]
+__all__ = ["grid_sampler"]
 
 aten = torch.ops.aten
 _NEAREST, _CUBIC = 1, 2
@@ -33,7 +33,7 @@ def _locate(place: torch.Tensor, size: int, padding: int, align_corners: bool) -
     return place if not padding else place.clamp(0, size - 1)
 
 
-def _grid_sampler(x, grid, mode, padding, align_corners):
+def grid_sampler(x, grid, mode, padding, align_corners):
     if mode == _CUBIC:
         return torch._decomp.decomposition_table[aten.grid_sampler_2d.default](x, grid, mode, padding, align_corners)
     sizes = x.shape[2:]
@@ -52,5 +52,3 @@ def _grid_sampler(x, grid, mode, padding, align_corners):
         total = total + values.reshape(*x.shape[:2], *index.shape[1:]) * weight.unsqueeze(1)
     return total
 
-
-FORWARDS = {op: _grid_sampler for op in (aten.grid_sampler.default, aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)}
