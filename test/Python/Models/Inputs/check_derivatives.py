@@ -79,12 +79,51 @@ def sampled(self, x):
              lambda v: F.interpolate(v, size=(9, 4)), lambda v: F.interpolate(v, scale_factor=1.7, mode="bilinear"),
              lambda v: F.interpolate(v, size=8, mode="bilinear", align_corners=True), lambda v: F.interpolate(v, size=7, mode="bicubic"),
              lambda v: F.interpolate(v.flatten(2), scale_factor=2, mode="linear"), lambda v: F.pad(v, (1, 2, 0, 3), mode="replicate"),
-             lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2),
-             lambda v: v.masked_scatter(v > 0.3, v.sin()), lambda v: F.bilinear(v, v.cos(), v[0])]
+             lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2)]
+    return measure(self, x, forms)
+
+
+@case(outside=36)
+def rewritten(self, x):
+    """Operators of whose backward passes others take the place."""
+    forms = [lambda v: v.masked_scatter(v > 0.3, v.sin()), lambda v: F.bilinear(v, v.cos(), v[0]), F.logsigmoid, F.rrelu,
+             lambda v: F.pad(v, (1, 2, 3, 0), mode="circular"), lambda v: torch.pdist(v.flatten(1)).sqrt(),
+             lambda v: v.index_fill(1, torch.tensor([1, 1]), v.mean())]
+    return measure(self, x, forms)
+
+
+def measure(self, x, forms):
     total = 0
     for form in forms:
         image = self.linear(x).reshape(6, 2, 6, 6).requires_grad_()
         (g,) = torch.autograd.grad(form(image).pow(3).sum(), image, create_graph=True)
+        total = total + g.square().mean()
+    return total
+
+
+@case()
+def written(self, x):
+    """Writes to tensors that do not depend on what the gradient is taken by, through views of them."""
+    y = self.linear(x).requires_grad_()
+    found, turned = torch.zeros(12, 5), torch.zeros(5, 12)
+    found[:, 3:] = y[:, 3:].cos()
+    found[1] += y[0] * y[1]
+    turned.mT.copy_(y.sin())
+    (g,) = torch.autograd.grad((found + turned.mT).pow(3).sum(), y, create_graph=True)
+    filled = torch.ones(12, 5)
+    filled[2:] = y[2:]
+    (direct,) = torch.autograd.grad(filled, y, y, create_graph=True)
+    return g.square().mean() + direct.square().mean()
+
+
+@case()
+def given_back(self, x):
+    """Operators that give back the very tensor they get; others have read it before them."""
+    total = 0
+    for form in (lambda v: v.to(torch.float32), lambda v: F.dropout(v, 0.5, False), lambda v: v.contiguous().float().type_as(x),
+                 lambda v: torch.broadcast_tensors(v.cos(), v)[1]):
+        y = (self.linear(x) * 1).requires_grad_()
+        (g,) = torch.autograd.grad((y.sin() * form(y) * y.cos()).square().sum(), y, create_graph=True)
         total = total + g.square().mean()
     return total
 

@@ -308,10 +308,33 @@ def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> t
     return sorted(inside, key=places.__getitem__), list(given)
 
 
+def _original(node: torch.fx.Node) -> torch.fx.Node:
+    """A tensor that operators have given back as it is, as `contiguous`, `to` or `broadcast_tensors` do, has the name of what they
+    gave, though others read it before them."""
+    while True:
+        made = node.args[0] if node.target is operator.getitem else node
+        if made.op != "call_function" or not isinstance(made.target, torch._ops.OpOverload) or _is_in_place(made):
+            return node
+        value = node.meta["val"]
+        alike = [other for other in made.all_input_nodes if isinstance(other.meta.get("val"), torch.Tensor)
+                 and other.meta["val"].shape == value.shape and other.meta["val"].dtype == value.dtype]
+        if not alike:
+            return node
+        arguments, keywords = torch.fx.node.map_arg((made.args, made.kwargs), lambda other: other.meta["val"])
+        with value.fake_mode, torch.no_grad():
+            result = made.target(*arguments, **keywords)
+        result = result[node.args[1]] if made is not node else result
+        found = next((other for other in alike if other.meta["val"] is result), None)
+        if found is None:
+            return node
+        node = found
+
+
 def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> None:
     """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
     outputs, inputs, seed_nodes = (list(part) for part in marker.args)
+    inputs = [_original(node) for node in inputs]
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
