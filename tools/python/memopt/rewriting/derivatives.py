@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
+from ..tracing.stopped_gradients import list_written
 from ..user_code.places import find_caller, is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS, FORWARDS, write_statistics
 
@@ -237,9 +238,16 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict) ->
     keywords = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
     if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled:
         enabled, body, *given = arguments
+        if not enabled:  # what it writes has no gradient of what it reads
+            written = list_written(body)
+            given = [_stop(value) if isinstance(value, torch.Tensor) and place not in written else value for place, value in enumerate(given)]
         with torch.set_grad_enabled(enabled):
             value = _run_region(body, given)
         return value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
+    if node.target is torch.ops.higher_order.wrap_with_autocast:
+        device, dtype, enabled, caches, body, *given = arguments
+        with torch.autocast(device, dtype, enabled, caches):
+            return _run_region(body, given)
     if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
         return _stop(arguments[0])
     return FORWARDS.get(node.target, node.target)(*arguments, **keywords)
@@ -253,6 +261,14 @@ def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
             return torch.fx.node.map_arg(node.args[0], known.__getitem__)
         known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known)
     return None
+
+
+#: Of regions, where the arguments of their graphs begin.
+_REGIONS = {torch.ops.higher_order.wrap_with_set_grad_enabled: 2, torch.ops.higher_order.wrap_with_autocast: 5}
+
+
+def _body(region: torch.fx.Node) -> torch.fx.GraphModule:
+    return getattr(region.graph.owning_module, region.args[_REGIONS[region.target] - 1].target)
 
 
 def _is_in_place(node: torch.fx.Node) -> bool:
@@ -271,6 +287,13 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
+def _list_written(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The roots of what a node writes to."""
+    if node.target in _REGIONS:
+        return [_root(node.args[_REGIONS[node.target] + place]) for place in sorted(list_written(_body(node)))]
+    return [_root(node)] if _is_in_place(node) else []
+
+
 def _reach(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
     """What is computed from them: by reading, or by a write to a tensor that is read later. Buffers keep no gradient of what is
     written to them."""
@@ -280,8 +303,7 @@ def _reach(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: lis
     for node in before:
         if any(value in sources or value in found or _root(value) in written for value in node.all_input_nodes):
             found.add(node)
-            if _is_in_place(node) and _root(node).op != "placeholder":
-                written.add(_root(node))
+            written.update(root for root in _list_written(node) if root.op != "placeholder")
     return found | {node for node in outputs if _root(node) in written}
 
 
@@ -289,7 +311,7 @@ def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> t
     """The nodes that are run once more, which are those between and what they read that was written over since; and what is given
     to them."""
     places = {node: place for place, node in enumerate(before)}
-    writes = [(place, _root(node)) for place, node in enumerate(before) if _is_in_place(node)]
+    writes = [(place, root) for place, node in enumerate(before) for root in _list_written(node)]
     inside = {node for node in before if node in between}
     given: dict[torch.fx.Node, None] = {}
     waiting = list(inside)
@@ -300,7 +322,7 @@ def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> t
             is_tensor = isinstance(value.meta.get("val"), torch.Tensor)
             is_old = any(place > places[value] and root is _root(value) for place, root in writes)
             if value.op != "placeholder" and (not is_tensor or is_old):
-                more = [value, *(node for node in before if is_old and _is_in_place(node) and _root(node) is _root(value))]
+                more = [value, *(node for node in before if is_old and _root(value) in _list_written(node))]
                 waiting += [node for node in more if node not in inside]
                 inside.update(more)
             else:
@@ -313,6 +335,13 @@ def _original(node: torch.fx.Node) -> torch.fx.Node:
     gave, though others read it before them."""
     while True:
         made = node.args[0] if node.target is operator.getitem else node
+        if made is not node and made.target in _REGIONS:
+            body = _body(made)
+            inner = _original(body.graph.output_node().args[0][node.args[1]])
+            if inner.op != "placeholder":
+                return node
+            node = made.args[_REGIONS[made.target] + body.graph.find_nodes(op="placeholder").index(inner)]
+            continue
         if made.op != "call_function" or not isinstance(made.target, torch._ops.OpOverload) or _is_in_place(made):
             return node
         value = node.meta["val"]

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from .. import internals
 from ..errors import Refused
 
-__all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients"]
+__all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients", "list_written"]
 
 
 class detached_regions(TorchFunctionMode):
@@ -42,7 +42,7 @@ def _is_region(node: torch.fx.Node) -> bool:
     return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
 
 
-def _writes(region: torch.fx.GraphModule) -> set[int]:
+def list_written(region: torch.fx.GraphModule) -> set[int]:
     """Which of the region's inputs it writes over."""
     places = {node: i for i, node in enumerate(n for n in region.graph.nodes if n.op == "placeholder")}
     written = set()
@@ -122,7 +122,7 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
         if node.op != "call_function" or not _is_region(node):
             continue
         region = getattr(program.graph_module, node.args[1].target)
-        for place in _writes(region):
+        for place in list_written(region):
             value = node.args[2 + place]
             root = _find_written(program.graph_module, value)
             if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, node, value):
