@@ -54,6 +54,7 @@ from .rewriting.sides import TracedParameters, find_known_side, find_writing_bra
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
+from .tracing.given_back import use_originals
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node
@@ -265,6 +266,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
             program = _settle_sides(program, checks, trace, regions, first_error, parameters)
             step.one_sided = parameters.list_one_sided()
     replace_synonyms(program)
+    use_originals(program)
     if has_vmap(program):
         keep_stopped_gradients(program)
         program = program.run_decompositions({})

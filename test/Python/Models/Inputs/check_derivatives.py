@@ -128,6 +128,31 @@ def given_back(self, x):
     return total
 
 
+@case()
+def behind_regions(self, x):
+    """What was read or written under no_grad, and given back by regions, beside what others read of it."""
+    y = (self.linear(x) * 1).requires_grad_()
+    found = torch.ones(12, 5)
+    with torch.no_grad():
+        scale = y.float().abs().mean()
+        found.add_(y.cos())
+        found[0].mul_(y[0])
+    with torch.autocast("cpu", torch.bfloat16, enabled=False):
+        z = y.sin() * y.float()
+    (g,) = torch.autograd.grad((z * found).square().sum() * scale, y, create_graph=True)
+    return g.square().mean()
+
+
+@case()
+def read_without_gradient(self, x):
+    """No gradient inside: what is looked at under no_grad has its gradient behind."""
+    y = self.linear(x) * 1
+    with torch.no_grad():
+        scale = y.float().abs().mean()
+        kept = F.dropout(y, 0.5, False)
+    return (y.sin() * scale).square().sum() + kept.cos().sum()
+
+
 @case(outside=12)
 def distances(self, x):
     """Distances and attention, of whose backward passes those of PyTorch have no gradient or none that is taken over."""

@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
+from ..tracing.given_back import REGIONS, body_of, find_original
 from ..tracing.stopped_gradients import list_written
 from ..user_code.places import find_caller, is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS, FORWARDS, write_statistics
@@ -263,14 +264,6 @@ def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
     return None
 
 
-#: Of regions, where the arguments of their graphs begin.
-_REGIONS = {torch.ops.higher_order.wrap_with_set_grad_enabled: 2, torch.ops.higher_order.wrap_with_autocast: 5}
-
-
-def _body(region: torch.fx.Node) -> torch.fx.GraphModule:
-    return getattr(region.graph.owning_module, region.args[_REGIONS[region.target] - 1].target)
-
-
 def _is_in_place(node: torch.fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
     return schema is not None and schema.is_mutable
@@ -289,8 +282,8 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _list_written(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The roots of what a node writes to."""
-    if node.target in _REGIONS:
-        return [_root(node.args[_REGIONS[node.target] + place]) for place in sorted(list_written(_body(node)))]
+    if node.target in REGIONS:
+        return [_root(node.args[REGIONS[node.target] + place]) for place in sorted(list_written(body_of(node)))]
     return [_root(node)] if _is_in_place(node) else []
 
 
@@ -330,40 +323,11 @@ def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> t
     return sorted(inside, key=places.__getitem__), list(given)
 
 
-def _original(node: torch.fx.Node) -> torch.fx.Node:
-    """A tensor that operators have given back as it is, as `contiguous`, `to` or `broadcast_tensors` do, has the name of what they
-    gave, though others read it before them."""
-    while True:
-        made = node.args[0] if node.target is operator.getitem else node
-        if made is not node and made.target in _REGIONS:
-            body = _body(made)
-            inner = _original(body.graph.output_node().args[0][node.args[1]])
-            if inner.op != "placeholder":
-                return node
-            node = made.args[_REGIONS[made.target] + body.graph.find_nodes(op="placeholder").index(inner)]
-            continue
-        if made.op != "call_function" or not isinstance(made.target, torch._ops.OpOverload) or _is_in_place(made):
-            return node
-        value = node.meta["val"]
-        alike = [other for other in made.all_input_nodes if isinstance(other.meta.get("val"), torch.Tensor)
-                 and other.meta["val"].shape == value.shape and other.meta["val"].dtype == value.dtype]
-        if not alike:
-            return node
-        arguments, keywords = torch.fx.node.map_arg((made.args, made.kwargs), lambda other: other.meta["val"])
-        with value.fake_mode, torch.no_grad():
-            result = made.target(*arguments, **keywords)
-        result = result[node.args[1]] if made is not node else result
-        found = next((other for other in alike if other.meta["val"] is result), None)
-        if found is None:
-            return node
-        node = found
-
-
 def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> None:
     """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
     outputs, inputs, seed_nodes = (list(part) for part in marker.args)
-    inputs = [_original(node) for node in inputs]
+    inputs = [find_original(node) for node in inputs]
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
