@@ -50,11 +50,11 @@ from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
+from .rewriting.regions import use_originals
 from .rewriting.sides import TracedParameters, find_known_side, find_writing_branch, finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
-from .tracing.given_back import use_originals
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
 from .user_code.places import place_of_node

@@ -22,10 +22,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
-from ..tracing.given_back import REGIONS, body_of, find_original
-from ..tracing.stopped_gradients import list_written
 from ..user_code.places import find_caller, is_hidden, place_of_node
 from .double_backward import DECOMPOSITIONS, FORWARDS, write_statistics
+from .regions import REGIONS, body_of, find_original, list_written
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
