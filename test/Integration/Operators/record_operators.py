@@ -76,7 +76,7 @@ class Case(nn.Module):
         self.function, self.tree, self.differentiable = function, tree, differentiable
         self.leaves = [None if torch.is_tensor(x) else x for x in leaves]
         for i, x in enumerate(leaves):
-            if torch.is_tensor(x) and differentiable and x.dtype.is_floating_point:
+            if torch.is_tensor(x) and differentiable and self.is_trained(x):
                 self.register_parameter(f"p{i}", nn.Parameter(x.clone()))
             elif torch.is_tensor(x):
                 self.register_buffer(f"p{i}", x.clone())
@@ -94,7 +94,10 @@ class Case(nn.Module):
             if y.dtype.is_floating_point:
                 self.register_buffer(f"w{k}", torch.randn(y.shape, generator=generator).to(y.dtype), persistent=False)
 
-    def results(self):
+    def is_trained(self, x):
+        return x.dtype.is_floating_point
+
+    def operands(self):
         leaves = list(self.leaves)
         for i in self.places:
             x = getattr(self, f"p{i}")
@@ -102,6 +105,10 @@ class Case(nn.Module):
                 leaves[i] = x * self.one.to(x.dtype)
             else:
                 leaves[i] = torch.logical_or(x, self.no) if x.dtype == torch.bool else x + self.zero.to(x.dtype)
+        return leaves
+
+    def results(self, leaves=None):
+        leaves = self.operands() if leaves is None else leaves
         first, rest, named = pytree.tree_unflatten(leaves, self.tree)
         return [y for y in pytree.tree_leaves(self.function(first, *rest, **named)) if torch.is_tensor(y)]
 

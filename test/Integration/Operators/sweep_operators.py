@@ -38,8 +38,8 @@ record.TYPES = (*record.TYPES, torch.complex64, torch.complex128)
 class Case(record.Case):
     """With complex results as pairs; uint8 results, which no state has, as wider integers."""
 
-    def results(self):
-        found = [torch.view_as_real(y.resolve_conj()) if y.is_complex() else y for y in super().results()]
+    def results(self, leaves=None):
+        found = [torch.view_as_real(y.resolve_conj()) if y.is_complex() else y for y in super().results(leaves)]
         return [y.to(torch.int64) if y.dtype == torch.uint8 else y for y in found]
 
 

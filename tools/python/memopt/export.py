@@ -50,6 +50,7 @@ from .rewriting.engine import rewrite_program
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
+from .rewriting.regions import use_originals
 from .rewriting.sides import TracedParameters, find_known_side, find_writing_branch, finish_sides, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
@@ -265,6 +266,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
             program = _settle_sides(program, checks, trace, regions, first_error, parameters)
             step.one_sided = parameters.list_one_sided()
     replace_synonyms(program)
+    use_originals(program)
     if has_vmap(program):
         keep_stopped_gradients(program)
         program = program.run_decompositions({})

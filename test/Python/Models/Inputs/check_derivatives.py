@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rewriting import Model, case, check_all, compare_step
 
@@ -79,12 +80,102 @@ def sampled(self, x):
              lambda v: F.interpolate(v, size=8, mode="bilinear", align_corners=True), lambda v: F.interpolate(v, size=7, mode="bicubic"),
              lambda v: F.interpolate(v.flatten(2), scale_factor=2, mode="linear"), lambda v: F.pad(v, (1, 2, 0, 3), mode="replicate"),
              lambda v: F.pad(v, (1, 2, 0, 3), mode="reflect"), lambda v: F.softshrink(v, 0.2)]
+    return measure(self, x, forms)
+
+
+@case(outside=36)
+def rewritten(self, x):
+    """Operators of whose backward passes others take the place."""
+    forms = [lambda v: v.masked_scatter(v > 0.3, v.sin()), lambda v: F.bilinear(v, v.cos(), v[0]), F.logsigmoid, F.rrelu,
+             lambda v: F.pad(v, (1, 2, 3, 0), mode="circular"), lambda v: torch.pdist(v.flatten(1)).sqrt(),
+             lambda v: v.index_fill(1, torch.tensor([1, 1]), v.mean())]
+    return measure(self, x, forms)
+
+
+def measure(self, x, forms):
     total = 0
     for form in forms:
         image = self.linear(x).reshape(6, 2, 6, 6).requires_grad_()
         (g,) = torch.autograd.grad(form(image).pow(3).sum(), image, create_graph=True)
         total = total + g.square().mean()
     return total
+
+
+@case()
+def written(self, x):
+    """Writes to tensors that do not depend on what the gradient is taken by, through views of them."""
+    y = self.linear(x).requires_grad_()
+    found, turned = torch.zeros(12, 5), torch.zeros(5, 12)
+    found[:, 3:] = y[:, 3:].cos()
+    found[1] += y[0] * y[1]
+    turned.mT.copy_(y.sin())
+    (g,) = torch.autograd.grad((found + turned.mT).pow(3).sum(), y, create_graph=True)
+    filled = torch.ones(12, 5)
+    filled[2:] = y[2:]
+    (direct,) = torch.autograd.grad(filled, y, y, create_graph=True)
+    return g.square().mean() + direct.square().mean()
+
+
+@case()
+def given_back(self, x):
+    """Operators that give back the very tensor they get; others have read it before them."""
+    total = 0
+    for form in (lambda v: v.to(torch.float32), lambda v: F.dropout(v, 0.5, False), lambda v: v.contiguous().float().type_as(x),
+                 lambda v: torch.broadcast_tensors(v.cos(), v)[1]):
+        y = (self.linear(x) * 1).requires_grad_()
+        (g,) = torch.autograd.grad((y.sin() * form(y) * y.cos()).square().sum(), y, create_graph=True)
+        total = total + g.square().mean()
+    return total
+
+
+@case()
+def behind_regions(self, x):
+    """What was read or written under no_grad, and given back by regions, beside what others read of it."""
+    y = (self.linear(x) * 1).requires_grad_()
+    found = torch.ones(12, 5)
+    with torch.no_grad():
+        scale = y.float().abs().mean()
+        found.add_(y.cos())
+        found[0].mul_(y[0])
+    with torch.autocast("cpu", torch.bfloat16, enabled=False):
+        z = y.sin() * y.float()
+    (g,) = torch.autograd.grad((z * found).square().sum() * scale, y, create_graph=True)
+    return g.square().mean()
+
+
+@case()
+def read_without_gradient(self, x):
+    """No gradient inside: what is looked at under no_grad has its gradient behind."""
+    y = self.linear(x) * 1
+    with torch.no_grad():
+        scale = y.float().abs().mean()
+        kept = F.dropout(y, 0.5, False)
+    return (y.sin() * scale).square().sum() + kept.cos().sum()
+
+
+@case(outside=12)
+def distances(self, x):
+    """Distances and attention, of whose backward passes those of PyTorch have no gradient or none that is taken over."""
+    y = self.linear(x).requires_grad_()
+    apart = sum(torch.cdist(y[:, :6], y[:, 6:], p=p).pow(3).sum() for p in (1, 1.5, 2, torch.inf))
+    queries = y.reshape(2, 2, 6, 6)
+    with sdpa_kernel(SDPBackend.MATH):
+        seen = F.scaled_dot_product_attention(queries, queries.sin(), queries.cos(), is_causal=True)
+    (g,) = torch.autograd.grad(seen.square().sum() + apart / 100, y, create_graph=True)
+    return g.square().mean()
+
+
+@case(outside=50)
+def placed(self, x):
+    """Samples of images at places of a grid, beside what numbers PyTorch's forward gives them."""
+    y = self.linear(x).requires_grad_()
+    image, places = y[:4, :50].reshape(2, 4, 5, 5), y[4:, :48].tanh().reshape(2, 4, 24, 2)
+    found = [F.grid_sample(image, places, mode, padding, corners) for mode, padding, corners in
+             (("bilinear", "zeros", False), ("bilinear", "reflection", True), ("bilinear", "border", True), ("nearest", "zeros", False))]
+    solid = F.grid_sample(image[:, :, None], places.flatten(1).reshape(2, 4, 4, 4, 3), padding_mode="reflection", align_corners=False)
+    total = sum(part.square().sum() for part in found) + solid.square().sum()
+    (g,) = torch.autograd.grad(total, y, create_graph=True)
+    return g.square().mean()
 
 
 @case()
@@ -192,6 +283,24 @@ def check_norms():
     compare_step("norms", make)
 
 
+def decomposed(self, x):
+    """Through eigenvectors and singular vectors, in what does not depend on their signs."""
+    y = self.linear(x).reshape(-1, 4, 3).requires_grad_()
+    values, vectors = torch.linalg.eigh(y.mT @ y)
+    u, s, vh = torch.linalg.svd(y, full_matrices=False)
+    first = (vectors * values.sin().unsqueeze(-2)) @ vectors.mT
+    second = (u * s.square().unsqueeze(-2)) @ vh
+    (g,) = torch.autograd.grad((first * self.weights[0]).sum() + (second.tanh() * self.weights[1:]).sum(), y, create_graph=True)
+    return g.square().mean()
+
+
+def check_decompositions():
+    def make():
+        return Model(decomposed, 6, 3, weights=torch.randn(5, 3)), {"x": torch.randn(12, 6)}
+    compare_step("decompositions", make)
+
+
 if __name__ == "__main__":
     check_all()
     check_norms()
+    check_decompositions()

@@ -18,11 +18,13 @@ from typing import Any
 import torch
 from torch._functorch import predispatch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from ..errors import Refused
 from ..user_code.places import find_caller, is_hidden, place_of_node
-from .double_backward import DECOMPOSITIONS, write_statistics
+from .double_backward import DECOMPOSITIONS, FORWARDS, write_statistics
+from .regions import REGIONS, body_of, find_original, list_written
 
 __all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
@@ -236,12 +238,19 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict) ->
     keywords = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
     if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled:
         enabled, body, *given = arguments
+        if not enabled:  # what it writes has no gradient of what it reads
+            written = list_written(body)
+            given = [_stop(value) if isinstance(value, torch.Tensor) and place not in written else value for place, value in enumerate(given)]
         with torch.set_grad_enabled(enabled):
             value = _run_region(body, given)
         return value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
+    if node.target is torch.ops.higher_order.wrap_with_autocast:
+        device, dtype, enabled, caches, body, *given = arguments
+        with torch.autocast(device, dtype, enabled, caches):
+            return _run_region(body, given)
     if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
         return _stop(arguments[0])
-    return node.target(*arguments, **keywords)
+    return FORWARDS.get(node.target, node.target)(*arguments, **keywords)
 
 
 def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
@@ -252,18 +261,6 @@ def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
             return torch.fx.node.map_arg(node.args[0], known.__getitem__)
         known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known)
     return None
-
-
-def _reach(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
-    """What is computed from them."""
-    found: set[torch.fx.Node] = set()
-    waiting = list(nodes)
-    while waiting:
-        for user in waiting.pop().users:
-            if user not in found:
-                found.add(user)
-                waiting.append(user)
-    return found
 
 
 def _is_in_place(node: torch.fx.Node) -> bool:
@@ -282,11 +279,31 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
+def _list_written(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The roots of what a node writes to."""
+    if node.target in REGIONS:
+        return [_root(node.args[REGIONS[node.target] + place]) for place in sorted(list_written(body_of(node)))]
+    return [_root(node)] if _is_in_place(node) else []
+
+
+def _reach(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """What is computed from them: by reading, or by a write to a tensor that is read later. Buffers keep no gradient of what is
+    written to them."""
+    found: set[torch.fx.Node] = set()
+    written: set[torch.fx.Node] = set()
+    sources = set(nodes)
+    for node in before:
+        if any(value in sources or value in found or _root(value) in written for value in node.all_input_nodes):
+            found.add(node)
+            written.update(root for root in _list_written(node) if root.op != "placeholder")
+    return found | {node for node in outputs if _root(node) in written}
+
+
 def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> tuple[list, list]:
     """The nodes that are run once more, which are those between and what they read that was written over since; and what is given
     to them."""
     places = {node: place for place, node in enumerate(before)}
-    writes = [(place, _root(node)) for place, node in enumerate(before) if _is_in_place(node)]
+    writes = [(place, root) for place, node in enumerate(before) for root in _list_written(node)]
     inside = {node for node in before if node in between}
     given: dict[torch.fx.Node, None] = {}
     waiting = list(inside)
@@ -297,7 +314,7 @@ def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> t
             is_tensor = isinstance(value.meta.get("val"), torch.Tensor)
             is_old = any(place > places[value] and root is _root(value) for place, root in writes)
             if value.op != "placeholder" and (not is_tensor or is_old):
-                more = [value, *(node for node in before if is_old and _is_in_place(node) and _root(node) is _root(value))]
+                more = [value, *(node for node in before if is_old and _root(value) in _list_written(node))]
                 waiting += [node for node in more if node not in inside]
                 inside.update(more)
             else:
@@ -309,10 +326,11 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
     """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
     outputs, inputs, seed_nodes = (list(part) for part in marker.args)
+    inputs = [find_original(node) for node in inputs]
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
-    reached = _reach(inputs)
+    reached = _reach(inputs, before, outputs)
     starts = [node for node in dict.fromkeys(inputs) if node not in reached]
     run, given = _choose_nodes(before, reached)
     if any(node.target is torch.ops.memopt.custom_gradient.default for node in run):
@@ -340,7 +358,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
                                         allow_unused=True) if pairs else [None] * len(inputs)
         found = [torch.zeros_like(known[node]) if gradient is None else gradient.clone() for node, gradient in zip(inputs, found)]
         return [*found, *(known[node] for node in kept)]
-    with fake:
+    with fake, sdpa_kernel(SDPBackend.MATH):  # fused attention has a backward pass that has no gradient
         made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
             [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
     write_statistics(made.graph)

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import torch
 
 from . import separable
+from .grid_sampling import grid_sampler
 
-__all__ = ["DECOMPOSITIONS", "write_statistics"]
+__all__ = ["DECOMPOSITIONS", "FORWARDS", "write_statistics"]
 
 aten = torch.ops.aten
 
@@ -43,6 +45,75 @@ def _convolution_backward(grad, x, weight, bias_sizes, stride, padding, dilation
     if mask[2]:
         to_bias = grad.sum([0, *range(2, grad.dim())])
     return to_x, to_weight, to_bias
+
+
+def _slopes(gaps: torch.Tensor, distances: torch.Tensor, p: float) -> torch.Tensor:
+    """Of norms of these gaps; where a distance is zero, it has no slope."""
+    distances = distances.unsqueeze(-1)
+    if p == 0:
+        return torch.zeros_like(gaps)
+    if p == 1:
+        return gaps.sign()
+    if p == math.inf:
+        return torch.where(gaps.abs() == distances, gaps.sign(), 0)
+    is_apart = (distances != 0) & (gaps != 0)
+    ratio = torch.where(is_apart, gaps, 1) / torch.where(is_apart, distances, 1)
+    return torch.where(is_apart, ratio if p == 2 else ratio.sign() * ratio.abs().pow(p - 1), 0)
+
+
+def _cdist_backward(grad, x, y, p, distances):
+    return (grad.unsqueeze(-1) * _slopes(x.unsqueeze(-2) - y.unsqueeze(-3), distances, p)).sum(-2)
+
+
+def _pairs(x):
+    first, second = aten.triu_indices(x.shape[0], x.shape[0], 1, device=x.device).unbind(0)
+    return first, second, x.index_select(0, first) - x.index_select(0, second)
+
+
+def _pdist(x, p=2.0):
+    return torch.linalg.vector_norm(_pairs(x)[2], p, -1)
+
+
+def _pdist_backward(grad, x, p, distances):
+    first, second, gaps = _pairs(x)
+    found = grad.unsqueeze(-1) * _slopes(gaps, distances, p)
+    return torch.zeros_like(x).index_add(0, first, found).index_add(0, second, -found)
+
+
+def _rrelu(x, lower=1 / 8, upper=1 / 3, training=False, generator=None):
+    slope = torch.rand_like(x) * (upper - lower) + lower if training else (lower + upper) / 2
+    return torch.where(x <= 0, x * slope, x)
+
+
+def _new_empty_strided(x, size, stride, **keywords):
+    """What writes to views have as their backward passes; zeros, as nothing is left of them."""
+    if list(stride) != list(torch.empty(size, device="meta").stride()):
+        return NotImplemented
+    return x.new_zeros(size)
+
+
+def _masked_scatter_backward(grad, mask, sizes):
+    """Of the source, whose elements went to where the mask holds, one after the other."""
+    mask, total = mask.expand_as(grad).flatten(), math.prod(sizes)
+    places = (mask.to(torch.int64).cumsum(0) - 1).clamp(0, total - 1)
+    zeros = torch.zeros([total], dtype=grad.dtype, device=grad.device)
+    return zeros.scatter_add(0, places, torch.where(mask, grad.flatten(), 0)).reshape(sizes)
+
+
+def _trilinear(a, b, c, without_a, without_b, without_c, summed, unroll_dim=1):
+    """A product of three tensors, which stand for those with a dimension of one at these places, summed along others."""
+    count = a.dim() + len(without_a)
+    letters = [[d for d in range(count) if d not in without] for without in (without_a, without_b, without_c)]
+    kept = [d for d in range(count) if d not in summed]
+    word = lambda dims: "".join(chr(ord("a") + d) for d in dims)
+    return torch.einsum(f"{','.join(map(word, letters))}->{word(kept)}", a, b, c)
+
+
+def _index_fill(x, dim, index, value):
+    """PyTorch's gradient of the value asks which places are named more than once."""
+    is_filled = torch.zeros([x.shape[dim] if x.dim() else 1], dtype=torch.bool, device=x.device).index_fill(0, index, True)
+    shape = [size if d == dim % x.dim() else 1 for d, size in enumerate(x.shape)]
+    return torch.where(is_filled.reshape(shape), value, x)
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -110,7 +181,17 @@ def _make() -> dict:
              if isinstance(op, torch._ops.OpOverload) and "backward" in op._schema.name and op._schema.name.startswith("aten::")}
     found.update(separable.DECOMPOSITIONS)
     found[aten.convolution_backward.default] = _convolution_backward
+    found[aten._cdist_backward.default] = _cdist_backward
+    found[aten._pdist_forward.default] = _pdist
+    found[aten._pdist_backward.default] = _pdist_backward
+    found[aten.log_sigmoid_forward.default] = torch._decomp.decomposition_table[aten.log_sigmoid_forward.default]
+    found[aten.new_empty_strided.default] = _new_empty_strided
+    found[aten._trilinear.default] = _trilinear  # which bilinear layers and their backward passes are made of
+    found[aten.masked_scatter_backward.default] = _masked_scatter_backward
     return found
 
 
 DECOMPOSITIONS = _make()
+#: Of operators that are differentiated, what takes their place before, as of their own backward passes there is no gradient.
+FORWARDS = {**{op: grid_sampler for op in (aten.grid_sampler.default, aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)},
+            aten.index_fill.int_Tensor: _index_fill, aten.rrelu.default: _rrelu}

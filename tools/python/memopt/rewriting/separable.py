@@ -83,6 +83,8 @@ DECOMPOSITIONS = {
     aten.adaptive_max_pool2d_backward.default: _scatter_places(2),
     aten.adaptive_max_pool3d_backward.default: _scatter_places(3),
     aten.max_pool3d_with_indices_backward.default: _scatter_places(3),
+    aten.fractional_max_pool2d_backward.default: _scatter_places(2),
+    aten.fractional_max_pool3d_backward.default: _scatter_places(3),
     aten.replication_pad1d_backward.default: _replicate(1),
     aten.replication_pad2d_backward.default: _replicate(2),
     aten.replication_pad3d_backward.default: _replicate(3),

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import internals
 from ..errors import Refused
+from ..rewriting.regions import list_written
 
 __all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients"]
 
@@ -40,25 +41,6 @@ def has_graphs(program: torch.export.ExportedProgram) -> bool:
 
 def _is_region(node: torch.fx.Node) -> bool:
     return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
-
-
-def _writes(region: torch.fx.GraphModule) -> set[int]:
-    """Which of the region's inputs it writes over."""
-    places = {node: i for i, node in enumerate(n for n in region.graph.nodes if n.op == "placeholder")}
-    written = set()
-    for node in region.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if node.op != "call_function" or schema is None or not schema.is_mutable:
-            continue
-        for argument, value in zip(schema.arguments, node.args):
-            if argument.alias_info is None or not argument.alias_info.is_write or not isinstance(value, torch.fx.Node):
-                continue
-            while value.op == "call_function" and getattr(value.target, "_schema", None) is not None and any(
-                    result.alias_info is not None for result in value.target._schema.returns):
-                value = value.args[0]
-            if value in places:
-                written.add(places[value])
-    return written
 
 
 def _find_written(module: torch.fx.GraphModule, value: torch.fx.Node) -> torch.fx.Node:
@@ -122,7 +104,7 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
         if node.op != "call_function" or not _is_region(node):
             continue
         region = getattr(program.graph_module, node.args[1].target)
-        for place in _writes(region):
+        for place in list_written(region):
             value = node.args[2 + place]
             root = _find_written(program.graph_module, value)
             if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, node, value):

@@ -80,7 +80,8 @@ RULES = {f"aten::{name}": rule for name, rule in {
     "linalg_norm": _rule(norm), "nuclear_norm": _rule(nuclear_norm), "linalg_tensorinv": _rule(tensorinv),
     "linalg_tensorsolve": _rule(tensorsolve), "ormqr": _rule(ormqr), "linalg_matrix_sqrth": _rule(matrix_sqrth), "linalg_polar": _rule(polar),
     "_linalg_check_errors": _drop, "_linalg_solve_ex": _with_factors(solve, has_info=True), "_linalg_det": _with_factors(det),
-    "_linalg_slogdet": _with_factors(slogdet),
+    "_linalg_slogdet": _with_factors(slogdet), "_linalg_eigh": _rule(lambda a, uplo="L", compute_v=True: eigh(a, uplo)),
+    "_linalg_svd": _rule(lambda a, full_matrices=False, compute_uv=True, driver=None: svd(a, full_matrices)),
 }.items()} | {"higher_order::with_effects": _drop_effect}
 #: Of operators that have rules for some of their arguments alone: whether it is these.
 ONLY_IF = {"aten::linalg_norm": is_by_sizes, "aten::linalg_matrix_norm": lambda x, ord="fro", *_, **__: is_by_sizes(x, ord, (-2, -1))}
