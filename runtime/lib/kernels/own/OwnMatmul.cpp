@@ -83,9 +83,9 @@ public:
       int64_t first = offset(d.c, product) + lines.offset(i) + columnBegin * d.c.column;
       const T *source = block + i * stride;
       const Wide<S> *added = bias ? bias + columnBegin : nullptr;
-      if (added)
-        c.template setRow<T>(first, d.c.column, columns,
-                             [=](int64_t j) { return source[j] + T(added[j]); });
+      if (added) // to the rounded product, as a kernel behind the call would
+        c.template setRow<Wide<S>>(first, d.c.column, columns,
+                                   [=](int64_t j) { return Wide<S>(source[j]) + added[j]; });
       else
         c.template setRow<T>(first, d.c.column, columns, [=](int64_t j) { return source[j]; });
     }
