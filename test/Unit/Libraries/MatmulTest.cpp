@@ -10,6 +10,7 @@
 #include "memopt-runtime/descriptors/MatmulDescriptor.h"
 #include "memopt-runtime/threads/ThreadPool.h"
 #include <cmath>
+#include <limits>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -151,6 +152,8 @@ template <typename T, typename R = T> struct Product {
 template <typename T, typename R = T>
 void check(const Case &c, const char *type, bool reference, double tolerance) {
   SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
+  if (c.bias) // the product is rounded before it is added
+    tolerance += double(std::numeric_limits<Wide<T>>::epsilon());
   Data<T, R> data(c);
   std::vector<Buffer> buffers = data.buffers(c);
   json descriptor = describe(c, type, reference);
