@@ -95,7 +95,7 @@ Status DeviceProgram::beginInstruction(int64_t instruction, bool isWatched) {
   return stream->leaveMark(uint32_t(instruction + 1));
 }
 
-StatusOr<DeviceProgram::Flight *> DeviceProgram::findFlight(int64_t number) {
+StatusOr<Flight *> DeviceProgram::findFlight(int64_t number) {
   if (number >= 0 && number < int64_t(flights.size()) && ranks)
     return &flights[size_t(number)];
   return badInput("the program names collective " + std::to_string(number) + " of " +
@@ -117,17 +117,12 @@ Status DeviceProgram::startCollective(int64_t number) {
   return rankStream->record(*flight->end);
 }
 
-Status DeviceProgram::finish(Flight &flight) {
-  flight.isInFlight = false;
-  return std::exchange(flight.isJoined, false) ? Status::ok() : stream->waitFor(*flight.end);
-}
-
 Status DeviceProgram::waitForCollective(int64_t number) {
   MEMOPT_ASSIGN_OR_RETURN(Flight * flight, findFlight(number));
   if (!flight->isInFlight)
     return badInput("the program waits for collective " + std::to_string(number) +
                     ", which it did not start");
-  return finish(*flight);
+  return flight->finish(stream.get());
 }
 
 Status DeviceProgram::runCollective(int64_t number) {
@@ -136,12 +131,8 @@ Status DeviceProgram::runCollective(int64_t number) {
 }
 
 Status DeviceProgram::joinCollectives() {
-  for (Flight &flight : flights) {
-    if (!flight.isInFlight || flight.isJoined)
-      continue;
-    MEMOPT_RETURN_IF_ERROR(finish(flight));
-    flight.isInFlight = flight.isJoined = true;
-  }
+  for (Flight &flight : flights)
+    MEMOPT_RETURN_IF_ERROR(flight.join(stream.get()));
   return Status::ok();
 }
 

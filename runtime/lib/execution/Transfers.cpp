@@ -53,8 +53,9 @@ Status Transfers::createStreams(Device &device) {
     } else {
       MEMOPT_ASSIGN_OR_RETURN(end, device.createEvent());
     }
-    flights.push_back({resources[{isOnDisk(transfer), transfer.resource}].second, std::move(begin),
-                       std::move(end), isOnDisk(transfer)});
+    flights.push_back({{std::move(begin), std::move(end)},
+                       resources[{isOnDisk(transfer), transfer.resource}].second,
+                       isOnDisk(transfer)});
   }
   return Status::ok();
 }
@@ -76,7 +77,7 @@ Status Transfers::checkNumber(int64_t transfer) const {
 
 Status Transfers::start(int64_t number) {
   MEMOPT_RETURN_IF_ERROR(checkNumber(number));
-  Flight &flight = flights[size_t(number)];
+  Transfer &flight = flights[size_t(number)];
   if (flight.isInFlight)
     return badInput("the program starts transfer " + std::to_string(number) +
                     " again before its wait");
@@ -93,35 +94,24 @@ Status Transfers::start(int64_t number) {
   return flight.stream->record(*flight.end);
 }
 
-Status Transfers::finish(Flight &flight) {
-  flight.isInFlight = false;
-  if (std::exchange(flight.isJoined, false))
-    return Status::ok();
-  return compute ? compute->waitFor(*flight.end) : flight.end->synchronize();
-}
-
 Status Transfers::wait(int64_t number) {
   MEMOPT_RETURN_IF_ERROR(checkNumber(number));
-  Flight &flight = flights[size_t(number)];
+  Transfer &flight = flights[size_t(number)];
   if (!flight.isInFlight)
     return badInput("the program waits for transfer " + std::to_string(number) +
                     ", which it did not start");
-  return finish(flight).withContext("transfer " + std::to_string(number) + " by " +
-                                    quote(manifest.transfers[size_t(number)].resource));
+  return flight.finish(compute).withContext("transfer " + std::to_string(number) + " by " +
+                                            quote(manifest.transfers[size_t(number)].resource));
 }
 
 Status Transfers::join() {
-  for (Flight &flight : flights) {
-    if (!flight.isInFlight || flight.isJoined)
-      continue;
-    MEMOPT_RETURN_IF_ERROR(finish(flight));
-    flight.isInFlight = flight.isJoined = true;
-  }
+  for (Flight &flight : flights)
+    MEMOPT_RETURN_IF_ERROR(flight.join(compute));
   return Status::ok();
 }
 
 void Transfers::abandon() {
   for (Flight &flight : flights)
     if (flight.isInFlight)
-      (void)finish(flight);
+      (void)flight.finish(compute);
 }

@@ -20,8 +20,6 @@ import itertools
 import json
 import pathlib
 import signal
-import subprocess
-import tempfile
 
 import numpy as np
 import torch
@@ -30,9 +28,6 @@ from torch.utils import _pytree as pytree
 
 import record_operators as record
 import sweep_operators as sweep
-from memopt import export
-from memopt.errors import Refused
-from operator_samples import run
 
 CANDIDATES, MOST_OFF, MOST_OFF_DIFFERENCES = 6, 1e-6, 1e-4
 
@@ -131,18 +126,12 @@ def compare(found, expected):
 
 def judge(case, tools):
     """The fate of one case, and what was said."""
-    with tempfile.TemporaryDirectory() as folder:
-        archive = pathlib.Path(folder) / "step.pt2"
-        try:
-            export.save(export.export_program(export.TrainingStep(record.Pack({0: case})), {}, training=True), archive)
-            found = run(tools, archive.read_bytes(), pathlib.Path(folder))
-        except Refused as error:
-            return "refused", str(error)
-        except subprocess.CalledProcessError as error:
-            text = error.stderr.strip() or f"ended with code {error.returncode}"
-            return "refused" if error.returncode in (1, 2) and "error: loc(" not in text else "failed", text
-        except Exception as error:
-            return "failed", f"{type(error).__name__}: {error}"
+    try:
+        found, fate = sweep.run_cases({0: case}, tools)
+    except Exception as error:
+        return "failed", f"{type(error).__name__}: {error}"
+    if fate:
+        return fate
     found = {name.replace("net.s0.", ""): value for name, value in found.items()}
     differ = compare(found, case.expected)
     if differ and case.off > MOST_OFF_DIFFERENCES and case.measure_gradient(found) < MOST_OFF_DIFFERENCES:

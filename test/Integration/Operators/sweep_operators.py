@@ -72,19 +72,26 @@ def cases_of(op, dtype, count):
     return cases, why
 
 
-def judge(case, tools):
-    """The fate of one case, and what was said."""
-    cases = {0: case}
+def run_cases(cases, tools):
+    """What a step of these cases gives; and if it gives nothing, its fate and what was said."""
     with tempfile.TemporaryDirectory() as folder:
         archive = pathlib.Path(folder) / "step.pt2"
         try:
             export.save(export.export_program(export.TrainingStep(record.Pack(cases)), {}, training=True), archive)
-            found = run(tools, archive.read_bytes(), pathlib.Path(folder))
+            return run(tools, archive.read_bytes(), pathlib.Path(folder)), None
         except Refused as error:
-            return "refused", str(error)
+            return None, ("refused", str(error))
         except subprocess.CalledProcessError as error:
             text = error.stderr.strip() or f"ended with code {error.returncode}"
-            return "refused" if error.returncode in (1, 2) and "error: loc(" not in text else "failed", text
+            return None, ("refused" if error.returncode in (1, 2) and "error: loc(" not in text else "failed", text)
+
+
+def judge(case, tools):
+    """The fate of one case, and what was said."""
+    cases = {0: case}
+    found, fate = run_cases(cases, tools)
+    if fate:
+        return fate
     expected = {f"net.{name}".replace("gradient ", ""): value for name, value in record.expectations(cases).items()}
     # A parameter that the loss does not depend on has no gradient here and zeros there; its value says nothing.
     found = {name.replace("gradient ", ""): value for name, value in found.items() if not re.fullmatch(r"net\.s\d+\.p\d+", name)}

@@ -18,6 +18,7 @@
 
 #include "memopt-runtime/device/DeviceCommunicator.h"
 #include "memopt-runtime/execution/Arenas.h"
+#include "memopt-runtime/execution/Flight.h"
 #include "memopt-runtime/package/Package.h"
 
 namespace memopt {
@@ -74,13 +75,7 @@ private:
   DeviceProgram(const Package &package, const Arenas &arenas)
       : package(package), manifest(package.getManifest()), arenas(arenas) {}
 
-  /// One collective, from its start to its wait.
-  struct Flight {
-    std::unique_ptr<Event> begin, end;
-    bool isInFlight = false, isJoined = false; ///< joined: the stream of kernels has waited for it
-  };
   StatusOr<Flight *> findFlight(int64_t number);
-  Status finish(Flight &flight);
 
   const Package &package;
   const Manifest &manifest;

@@ -10,6 +10,7 @@
 #define MEMOPT_RUNTIME_EXECUTION_TRANSFERS_H
 
 #include "memopt-runtime/execution/Arenas.h"
+#include "memopt-runtime/execution/Flight.h"
 
 namespace memopt {
 
@@ -33,12 +34,9 @@ public:
   void abandon();
 
 private:
-  struct Flight {
-    Stream *stream;
-    std::unique_ptr<Event> begin, end;
-    bool isOnDisk;
-    bool isInFlight = false;
-    bool isJoined = false; ///< in flight for the program, and yet waited for
+  struct Transfer : Flight {
+    Stream *stream = nullptr;
+    bool isOnDisk = false;
   };
   /// A stream in the making: a resource that belongs to the disk or not.
   using StreamKey = std::pair<bool, std::string>;
@@ -50,12 +48,11 @@ private:
                                                  int64_t capacity);
   void noteWindow(const TransferSpec &spec);
   Status checkNumber(int64_t transfer) const;
-  Status finish(Flight &flight);
 
   const Manifest &manifest;
   Arenas &arenas;
-  Stream *compute;             ///< of the kernels; null where programs run them themselves
-  std::vector<Flight> flights; ///< as in the manifest; their events end after the streams
+  Stream *compute;               ///< of the kernels; null where programs run them themselves
+  std::vector<Transfer> flights; ///< as in the manifest; their events end after the streams
   std::vector<std::unique_ptr<Stream>> streams; ///< one for each resource
 };
 
