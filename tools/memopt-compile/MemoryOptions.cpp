@@ -99,8 +99,9 @@ static llvm::Error fillAutomatic(const CommandLine &line, CompileOptions &option
     const auto *technique =
         llvm::find_if(techniques, [&](const Technique &entry) { return entry.name == name; });
     if (technique == std::end(techniques))
-      return invalid("--auto expects recompute, accumulate, precision, batch, offload or tile, found '" +
-                     name + "'");
+      return invalid(
+          "--auto expects recompute, accumulate, precision, batch, offload or tile, found '" +
+          name + "'");
     if (!technique->option.empty() && line.isSet(technique->option))
       return invalid("--auto=" + name + " chooses what --" + technique->option + " says; give one");
     *technique->isAllowed = true;
