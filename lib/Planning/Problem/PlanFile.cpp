@@ -112,7 +112,7 @@ static void readSurroundings(const JsonField &root, PlanProblem &problem) {
   }
   if (JsonField ways = root["ways"]; ways.isThere())
     ways.forEach([&](const JsonField &item) {
-      item.expectOnly({"value", "fetch", "store", "copy"});
+      item.expectOnly({"value", "fetch", "store", "copy", "behind"});
       PlanWay way;
       way.value = readValue(item["value"]);
       way.fetch = readTransfer(item["fetch"]);
@@ -122,6 +122,8 @@ static void readSurroundings(const JsonField &root, PlanProblem &problem) {
       } else if (item["copy"].isThere()) {
         item["copy"].fail("nothing stores it");
       }
+      if (JsonField behind = item["behind"]; behind.isThere())
+        way.behind = readValue(behind);
       problem.ways.push_back(std::move(way));
     });
   if (JsonField regions = root["regions"]; regions.isThere())
@@ -289,6 +291,11 @@ static void writeSurroundings(json::OStream &out, const PlanProblem &problem) {
         writeValue(out, way.value);
         out.attributeEnd();
         writeTransfer(out, "fetch", way.fetch);
+        if (way.behind) {
+          out.attributeBegin("behind");
+          writeValue(out, *way.behind);
+          out.attributeEnd();
+        }
         if (!way.store)
           return;
         writeTransfer(out, "store", *way.store);

@@ -309,10 +309,21 @@ llvm::Error Checker::checkTransfer(const PlanTransfer &transfer, const Twine &pl
 llvm::Error Checker::checkWay(size_t index) {
   const PlanWay &way = problem.ways[index];
   std::string place = ("way " + Twine(index)).str();
-  if (way.value.op < 0 || size_t(way.value.op) >= problem.ops.size() || way.value.result < 0 ||
-      size_t(way.value.result) >= problem.ops[way.value.op].results.size())
+  auto isThere = [&](const PlanValue &value) {
+    return value.op >= 0 && size_t(value.op) < problem.ops.size() && value.result >= 0 &&
+           size_t(value.result) < problem.ops[value.op].results.size();
+  };
+  if (!isThere(way.value))
     return failure(place + ": leads to result " + Twine(way.value.result) + " of op " +
                    Twine(way.value.op) + ", which there is not");
+  if (way.behind && !isThere(*way.behind))
+    return failure(place + ": is fetched behind result " + Twine(way.behind->result) + " of op " +
+                   Twine(way.behind->op) + ", which there is not");
+  if (way.behind && problem.ops[way.behind->op].results[way.behind->result].bytes)
+    return failure(place + ": is fetched behind a value with bytes");
+  if (way.behind && !isInside(regionOf[way.value.op], regionOf[way.behind->op]))
+    return failure(place + ": is fetched behind op " + Twine(way.behind->op) + " of region " +
+                   Twine(regionOf[way.behind->op]) + ", whose values do not leave it");
   if (llvm::Error error = checkTransfer(way.fetch, place))
     return error;
   if (way.store)

@@ -235,9 +235,11 @@ llvm::Error Judge::runTransfer(int64_t position, PlanAction action, Scope &scope
   if (llvm::Error error = note(position, number, regionOf[way.value.op]))
     return error;
   Name value = nameOf(way.value), stored = firstName.back() + action.index;
-  std::vector<Name> copy;
+  std::vector<Name> fetched;
   if (way.store)
-    copy.push_back(stored);
+    fetched.push_back(stored);
+  if (way.behind)
+    fetched.push_back(nameOf(*way.behind));
   switch (action.kind) {
   case PlanAction::StoreStart:
     if (!way.store)
@@ -247,7 +249,7 @@ llvm::Error Judge::runTransfer(int64_t position, PlanAction action, Scope &scope
     if (instances[way.value.op].empty())
       return at(position, "way " + Twine(action.index) + " is taken before op " +
                               Twine(way.value.op) + " has run");
-    return start(position, number, copy,
+    return start(position, number, fetched,
                  {{value, problem.ops[way.value.op].results[way.value.result]}},
                  way.fetch.workspaces, scope);
   default:

@@ -162,6 +162,8 @@ void Graph::addWays(const PlanProblem &problem, Lists &lists) {
       lists.makes[item.storeStart].push_back(item.copy);
       lists.inputs[item.fetchStart] = {item.copy};
     }
+    if (way.behind)
+      lists.inputs[item.fetchStart].push_back(firstValue[way.behind->op] + way.behind->result);
     lists.makes[item.fetchStart].push_back(value);
     for (int32_t start : {item.storeStart, item.fetchStart}) {
       lists.inputs[partner[start]] = lists.inputs[start];

@@ -112,6 +112,9 @@ struct PlanWay {
   /// are among the residents.
   std::optional<PlanTransfer> store;
   PlanBuffer copy; ///< what a stored copy takes
+  /// A value of an earlier or a later op, of no bytes, that a fetch reads besides: what must not be
+  /// made from fetched values comes first.
+  std::optional<PlanValue> behind;
 };
 
 /// The ops [begin, end) of the given order run `count` times.
