@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ActivationCodes.h"
+#include "memopt/Transforms/Kernels/ActivationCodes.h"
 
 #include "memopt/Dialect/Formula.h"
 #include "memopt/Dialect/Memopt.h"

@@ -23,8 +23,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ActivationCodes.h"
 #include "BackwardReaders.h"
+#include "memopt/Transforms/Kernels/ActivationCodes.h"
 #include "memopt/Transforms/Utils/GenericBuilder.h"
 
 #include "memopt/Analysis/StepModel.h"

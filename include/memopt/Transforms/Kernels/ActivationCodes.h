@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
-#define MEMOPT_LIB_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
+#ifndef MEMOPT_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
+#define MEMOPT_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
 
 #include "memopt/Transforms/Utils/GenericBuilder.h"
 
@@ -54,4 +54,4 @@ Value widenActivation(ImplicitLocOpBuilder &b, const KeptActivation &kept, Activ
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
+#endif // MEMOPT_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
