@@ -62,6 +62,7 @@ public:
         termList(d.counted == Counted::Terms ? counted.list : nullptr),
         a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
         bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
+        result(static_cast<S *>(buffers[d.resultIndex()])),
         c(buffers[d.addendIndex()], buffers[d.resultIndex()], d.wideResult, d.accumulate) {}
 
   void packRows(Panels<T> panels, int64_t product, int64_t rowBegin, int64_t rows,
@@ -91,6 +92,28 @@ public:
     }
   }
 
+  PlacedBlock<const T *> findRows(int64_t product, int64_t row, int64_t depth) const override {
+    if constexpr (std::is_same_v<S, T>)
+      return {a + offset(d.a, product) + row * d.a.row + depth * d.a.column, d.a.row, d.a.column};
+    return {};
+  }
+
+  PlacedBlock<T *> findResult(int64_t product, int64_t row, int64_t column) const override {
+    if constexpr (std::is_same_v<S, T>)
+      return {result + offset(d.c, product) + row * d.c.row + column, d.c.row, 1};
+    return {};
+  }
+
+  void finish(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin,
+              int64_t columns) const override {
+    if constexpr (std::is_same_v<S, T>)
+      for (int64_t i = 0; bias && i < rows; ++i) {
+        T *row = findResult(product, rowBegin + i, columnBegin).first;
+        for (int64_t j = 0; j < columns; ++j)
+          row[j] += bias[columnBegin + j];
+      }
+  }
+
   /// Rows of the list that are not multiplied.
   void storeZeros(int64_t rowBegin, int64_t rows) const {
     Lines lines{rowBegin, rows, d.c.row, rowList};
@@ -114,13 +137,26 @@ private:
   const int64_t *rowList, *termList;
   const S *a, *b;
   const Wide<S> *bias;
+  S *result;
   const AccumulatedElements<S> c;
 };
+
+/// A left operand whose rows lie along the depth is read as it lies. A result is written where it
+/// belongs unless it is an addend, too: to that the sum of all depth is added at last.
+template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescriptor &d) {
+  ProductPlaces places;
+  if (!std::is_same_v<S, T>)
+    return places;
+  places.rows = d.counted == Counted::All && d.a.column == 1;
+  places.result = d.counted != Counted::Rows && d.c.column == 1 && !d.wideResult && !d.accumulate;
+  return places;
+}
 
 template <typename S, typename T> class OwnMatmul final : public LibraryCall {
 public:
   OwnMatmul(const MatmulDescriptor &d, int threads)
-      : d(d), product(std::vector<ProductShape>(d.batchCount(), {d.m, d.n, d.k}), threads) {}
+      : d(d), product(std::vector<ProductShape>(d.batchCount(), {d.m, d.n, d.k}), threads,
+                      findPlaces<S, T>(d)) {}
 
   int64_t workspaceBytes() const override { return listBytes() + product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }

@@ -9,7 +9,8 @@
 // Our own matrix product. What it multiplies is known only through three functions: pack a block of
 // the left operand, pack a block of the right one, store a block of the result. A strided matrix,
 // or the patches of an image that a convolution reads (never written out as a matrix), are the same
-// to it.
+// to it. Where the left operand or the result lie as the inner loops would have them, they are read
+// and written in place.
 //
 // The result is cut into blocks; one thread makes a block with all its depth, in a fixed order, so
 // bits do not depend on threads. Where blocks are few and depth is large the depth is cut too, by a
@@ -49,6 +50,18 @@ struct ProductLimits {
   int64_t rows = std::numeric_limits<int64_t>::max(), depth = rows;
 };
 
+/// What of a product lies in memory as it is computed.
+struct ProductPlaces {
+  bool rows = false;   ///< the left operand
+  bool result = false; ///< rows of the result, which nothing is added to but the product
+};
+
+/// A block that lies in memory.
+template <typename Pointer> struct PlacedBlock {
+  Pointer first;
+  int64_t row, column; ///< elements from one to the next
+};
+
 /// The operands and the result of the products of a call; `product` counts them (batch entries,
 /// groups). Ranges given to pack and store lie inside shape(product) and inside one block.
 template <typename Stored, typename Computed> class ProductOperands {
@@ -61,6 +74,13 @@ public:
   /// `block` has rows of `stride` elements.
   virtual void store(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin,
                      int64_t columns, const Computed *block, int64_t stride) const = 0;
+
+  /// Of products with such places: where rows begin at a depth; row or column is 1.
+  virtual PlacedBlock<const Computed *> findRows(int64_t, int64_t, int64_t) const { return {}; }
+  /// Where a row of the result begins at a column; column is 1.
+  virtual PlacedBlock<Computed *> findResult(int64_t, int64_t, int64_t) const { return {}; }
+  /// What `store` would do besides, to a block of the result in place.
+  virtual void finish(int64_t, int64_t, int64_t, int64_t, int64_t) const {}
 };
 
 /// Limits of a block; packing functions may keep tables of this many pointers on the stack.
@@ -73,8 +93,9 @@ constexpr int64_t leastTasksOfThread = 8;
 
 template <typename Stored, typename Computed> class BlockedProduct {
 public:
-  BlockedProduct(std::vector<ProductShape> shapes, int threads)
-      : kernels(blockKernels<Stored, Computed>()), shapes(std::move(shapes)), slots(threads) {
+  BlockedProduct(std::vector<ProductShape> shapes, int threads, ProductPlaces places = {})
+      : kernels(blockKernels<Stored, Computed>()), shapes(std::move(shapes)), places(places),
+        slots(threads) {
     for (const ProductShape &shape : this->shapes) {
       blockRows = std::max(blockRows, cutEvenly(shape.rows, maxBlockRows, kernels.rowsPerPanel));
       blockColumns = std::max(blockColumns,
@@ -122,14 +143,23 @@ private:
   int64_t rowGroups(const ProductShape &shape) const {
     return ceilDivide(rowBlocks(shape), groupBlocks);
   }
-  int64_t rowPanelBytes() const { return alignBytes(blockRows * blockDepth * sizeof(Computed)); }
+  /// Of the left operand in place the last rows are packed, which fill no panel.
+  int64_t rowPanelBytes() const {
+    int64_t rows = places.rows ? kernels.rowsPerPanel : blockRows;
+    return alignBytes(rows * blockDepth * sizeof(Computed));
+  }
   int64_t columnPanelBytes() const {
     return alignBytes(blockColumns * blockDepth * sizeof(Computed));
   }
   int64_t partialBytes() const { return alignBytes(blockRows * blockColumns * sizeof(Computed)); }
-  int64_t slotBytes() const {
-    return rowPanelBytes() + columnPanelBytes() + groupBlocks * partialBytes();
+  bool writesInPlace() const { return places.result && depthCuts == 1; }
+  /// Of a task's sums; of a result in place those of panels that reach beyond it.
+  int64_t sumBytes() const {
+    int64_t edge =
+        std::max(blockRows * kernels.columnsPerPanel, kernels.rowsPerPanel * blockColumns);
+    return writesInPlace() ? alignBytes(edge * sizeof(Computed)) : groupBlocks * partialBytes();
   }
+  int64_t slotBytes() const { return rowPanelBytes() + columnPanelBytes() + sumBytes(); }
 
   /// Enough tasks for a few dozen threads, each with a depth worth its cost.
   void chooseDepthCuts() {
@@ -169,17 +199,94 @@ private:
       block.rowBegin += row;
       block.rows = std::min(blockRows, group.rows - row);
       body(block, sums);
-      sums = reinterpret_cast<Computed *>(reinterpret_cast<char *>(sums) + partialBytes());
+      if (!writesInPlace())
+        sums = reinterpret_cast<Computed *>(reinterpret_cast<char *>(sums) + partialBytes());
     }
   }
 
-  void runTask(const ProductOperands<Stored, Computed> &operands, int64_t task, char *slot,
-               char *partials, const ProductLimits &limits) const {
+  using Operands = ProductOperands<Stored, Computed>;
+
+  /// Panels of the two operands of a block at some steps of depth.
+  struct Factors {
+    Computed *packedRows;
+    const Computed *columns;
+    int64_t depthBegin, depth;
+  };
+
+  /// A part of the product of a block: so many panels of columns from one on, to `target`. Rows in
+  /// place that fill no panel are packed.
+  void multiply(const Operands &operands, const Block &block, const Factors &factors,
+                int64_t firstPanel, int64_t columnPanels, Computed *target, int64_t stride,
+                bool accumulate) const {
+    int64_t width = kernels.rowsPerPanel, depth = factors.depth;
+    int64_t panelStride = kernels.columnsPerPanel * depth;
+    const Computed *columns = factors.columns + firstPanel * panelStride;
+    auto run = [&](int64_t panels, const PlacedBlock<const Computed *> &rows, Computed *to) {
+      kernels.multiply(panels, columnPanels, depth, rows.first, width * rows.row, rows.row,
+                       rows.column, columns, panelStride, kernels.columnsPerPanel, to, stride,
+                       accumulate);
+    };
+    // Panels have their rows side by side.
+    auto runPacked = [&](int64_t panels, Computed *to) {
+      kernels.multiply(panels, columnPanels, depth, factors.packedRows, width * depth, 1, width,
+                       columns, panelStride, kernels.columnsPerPanel, to, stride, accumulate);
+    };
+    if (!places.rows)
+      return runPacked(ceilDivide(block.rows, width), target);
+    int64_t whole = block.rows / width;
+    if (whole)
+      run(whole, operands.findRows(block.product, block.rowBegin, factors.depthBegin), target);
+    if (whole * width < block.rows)
+      runPacked(1, target + whole * width * stride);
+  }
+
+  /// The product of a block to where the result lies. Panels that reach beyond it go by `edge`.
+  void multiplyInPlace(const Operands &operands, const Block &block, const Factors &factors,
+                       Computed *edge, bool accumulate) const {
+    PlacedBlock<Computed *> result =
+        operands.findResult(block.product, block.rowBegin, block.columnBegin);
+    int64_t width = kernels.columnsPerPanel, panels = block.columns / width;
+    Block whole = block;
+    whole.rows -= block.rows % kernels.rowsPerPanel;
+    if (panels && whole.rows)
+      multiply(operands, whole, factors, 0, panels, result.first, result.row, accumulate);
+    auto addEdge = [&](const Block &part, const Factors &of, int64_t firstPanel, int64_t columns) {
+      int64_t stride = roundUp(columns, width);
+      multiply(operands, part, of, firstPanel, stride / width, edge, stride, false);
+      Computed *to =
+          result.first + (part.rowBegin - block.rowBegin) * result.row + firstPanel * width;
+      for (int64_t i = 0; i < part.rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          to[i * result.row + j] =
+              accumulate ? to[i * result.row + j] + edge[i * stride + j] : edge[i * stride + j];
+    };
+    if (panels * width < block.columns)
+      addEdge(block, factors, panels, block.columns - panels * width);
+    if (panels && whole.rows < block.rows) {
+      Block last = block;
+      last.rowBegin += whole.rows;
+      last.rows -= whole.rows;
+      Factors ofLast = factors;
+      if (!places.rows) // else these rows alone are packed
+        ofLast.packedRows += whole.rows * factors.depth;
+      addEdge(last, ofLast, 0, panels * width);
+    }
+  }
+
+  void packRows(const Operands &operands, const Block &block, const Factors &factors) const {
+    int64_t whole = places.rows ? block.rows / kernels.rowsPerPanel * kernels.rowsPerPanel : 0;
+    if (whole < block.rows)
+      operands.packRows({factors.packedRows, kernels.rowsPerPanel, factors.depth}, block.product,
+                        block.rowBegin + whole, block.rows - whole, factors.depthBegin,
+                        factors.depth);
+  }
+
+  void runTask(const Operands &operands, int64_t task, char *slot, char *partials,
+               const ProductLimits &limits) const {
     Block group = locate(task / depthCuts, firstGroup, groupBlocks * blockRows, limits);
     if (group.rows == 0)
       return;
     int64_t cut = task % depthCuts, depth = std::min(shapes[group.product].depth, limits.depth);
-    auto *rows = reinterpret_cast<Computed *>(slot);
     auto *columns = reinterpret_cast<Computed *>(slot + rowPanelBytes());
     char *result = depthCuts > 1 ? partials + task * partialBytes()
                                  : slot + rowPanelBytes() + columnPanelBytes();
@@ -187,26 +294,50 @@ private:
     int64_t begin = cut * depth / depthCuts, end = (cut + 1) * depth / depthCuts;
     for (int64_t d = begin; d < end; d += blockDepth) {
       int64_t steps = std::min(blockDepth, end - d);
+      Factors factors{reinterpret_cast<Computed *>(slot), columns, d, steps};
       operands.packColumns({columns, kernels.columnsPerPanel, steps}, group.product,
                            group.columnBegin, group.columns, d, steps);
       forEachBlock(group, sums, [&](const Block &block, Computed *target) {
-        operands.packRows({rows, kernels.rowsPerPanel, steps}, block.product, block.rowBegin,
-                          block.rows, d, steps);
-        kernels.multiply(ceilDivide(block.rows, kernels.rowsPerPanel),
-                         ceilDivide(block.columns, kernels.columnsPerPanel), steps, rows,
-                         kernels.rowsPerPanel * steps, 1, kernels.rowsPerPanel, columns,
-                         kernels.columnsPerPanel * steps, kernels.columnsPerPanel, target,
-                         blockColumns, d != begin);
+        packRows(operands, block, factors);
+        if (writesInPlace())
+          multiplyInPlace(operands, block, factors, target, d != begin);
+        else
+          multiply(operands, block, factors, 0, ceilDivide(block.columns, kernels.columnsPerPanel),
+                   target, blockColumns, d != begin);
       });
     }
+    if (depthCuts == 1)
+      storeGroup(operands, group, sums, begin == end);
+    else if (begin == end)
+      fillWithZeros(sums);
+  }
+
+  /// What the sums of a group become. A product of no depth (taps of a strided convolution that meet
+  /// no output) is zero.
+  void storeGroup(const Operands &operands, const Block &group, Computed *sums, bool isZero) const {
     forEachBlock(group, sums, [&](const Block &block, Computed *target) {
-      // A product of no depth (taps of a strided convolution that meet no output) is zero.
-      if (begin == end)
-        std::fill(target, target + blockRows * blockColumns, Computed(0));
-      if (depthCuts == 1)
-        operands.store(block.product, block.rowBegin, block.rows, block.columnBegin, block.columns,
-                       target, blockColumns);
+      if (writesInPlace() && !isZero)
+        return operands.finish(block.product, block.rowBegin, block.rows, block.columnBegin,
+                               block.columns);
+      if (writesInPlace())
+        return storeZeros(operands, block, target);
+      if (isZero)
+        fillWithZeros(target);
+      operands.store(block.product, block.rowBegin, block.rows, block.columnBegin, block.columns,
+                     target, blockColumns);
     });
+  }
+
+  void fillWithZeros(Computed *sums) const {
+    std::fill(sums, sums + blockRows * blockColumns, Computed(0));
+  }
+
+  /// Row by row, for there is no room for a whole block.
+  void storeZeros(const Operands &operands, const Block &block, Computed *line) const {
+    std::fill(line, line + blockColumns, Computed(0));
+    for (int64_t i = 0; i < block.rows; ++i)
+      operands.store(block.product, block.rowBegin + i, 1, block.columnBegin, block.columns, line,
+                     blockColumns);
   }
 
   void addPartials(const ProductOperands<Stored, Computed> &operands, int64_t index, char *partials,
@@ -227,6 +358,7 @@ private:
 
   const BlockKernels<Stored, Computed> &kernels;
   std::vector<ProductShape> shapes;
+  ProductPlaces places;
   std::vector<int64_t> firstBlock, firstGroup; ///< of each product
   int64_t blockRows = 0, blockColumns = 0, blockDepth = 0;
   int64_t blocks = 0, depthCuts = 1, groupBlocks = 1, groups = 0;
