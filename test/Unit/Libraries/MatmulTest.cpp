@@ -152,7 +152,7 @@ template <typename T, typename R = T> struct Product {
 template <typename T, typename R = T>
 void check(const Case &c, const char *type, bool reference, double tolerance) {
   SCOPED_TRACE(std::string(c.name) + " " + type + (reference ? " reference" : ""));
-  if (c.bias) // the product is rounded before it is added
+  if (c.bias || c.accumulate) // the product is rounded before it is added
     tolerance += double(std::numeric_limits<Wide<T>>::epsilon());
   Data<T, R> data(c);
   std::vector<Buffer> buffers = data.buffers(c);
@@ -176,6 +176,8 @@ const Case cases[] = {
     {"both transposed", {}, 45, 67, 89, {1, 45}, {1, 89}, {67, 1}},
     {"padded rows", {}, 45, 67, 89, {100, 1}, {70, 1}, {80, 1}},
     {"accumulating", {}, 64, 64, 40, {40, 1}, {64, 1}, {64, 1}, false, true},
+    {"accumulating many blocks", {}, 301, 283, 40, {40, 1}, {283, 1}, {290, 1}, false, true},
+    {"accumulating deep", {}, 101, 83, 600, {600, 1}, {83, 1}, {83, 1}, false, true},
     {"accumulating with bias", {}, 33, 65, 40, {40, 1}, {1, 40}, {65, 1}, true, true},
     {"accumulating beside gaps",
      {2},

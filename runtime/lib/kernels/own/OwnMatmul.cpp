@@ -62,6 +62,7 @@ public:
         termList(d.counted == Counted::Terms ? counted.list : nullptr),
         a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
         bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
+        addend(static_cast<const S *>(buffers[d.addendIndex()])),
         result(static_cast<S *>(buffers[d.resultIndex()])),
         c(buffers[d.addendIndex()], buffers[d.resultIndex()], d.wideResult, d.accumulate) {}
 
@@ -104,6 +105,14 @@ public:
     return {};
   }
 
+  void begin(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin,
+             int64_t columns) const override {
+    for (int64_t i = 0; addend != result && i < rows; ++i) {
+      int64_t first = offset(d.c, product) + (rowBegin + i) * d.c.row + columnBegin;
+      std::copy_n(addend + first, columns, result + first);
+    }
+  }
+
   void finish(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin,
               int64_t columns) const override {
     if constexpr (std::is_same_v<S, T>)
@@ -137,18 +146,21 @@ private:
   const int64_t *rowList, *termList;
   const S *a, *b;
   const Wide<S> *bias;
+  const S *addend;
   S *result;
   const AccumulatedElements<S> c;
 };
 
-/// A left operand whose rows lie along the depth is read as it lies. A result is written where it
-/// belongs unless it is an addend, too: to that the sum of all depth is added at last.
+/// A left operand whose rows lie along the depth is read as it lies, and a result is written where it
+/// belongs. To an addend the sum of all depth is added, and not one part of it after the other.
 template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescriptor &d) {
   ProductPlaces places;
-  if (!std::is_same_v<S, T>)
+  if (!std::is_same_v<S, T> || d.wideResult)
     return places;
   places.rows = d.counted == Counted::All && d.a.column == 1;
-  places.result = d.counted != Counted::Rows && d.c.column == 1 && !d.wideResult && !d.accumulate;
+  bool addsAtOnce = d.k <= maxBlockDepth && !d.bias;
+  places.result = d.counted != Counted::Rows && d.c.column == 1 && (!d.accumulate || addsAtOnce);
+  places.adds = places.result && d.accumulate;
   return places;
 }
 

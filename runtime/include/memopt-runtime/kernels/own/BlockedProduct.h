@@ -53,7 +53,8 @@ struct ProductLimits {
 /// What of a product lies in memory as it is computed.
 struct ProductPlaces {
   bool rows = false;   ///< the left operand
-  bool result = false; ///< rows of the result, which nothing is added to but the product
+  bool result = false; ///< rows of the result
+  bool adds = false;   ///< to a result in place, which `begin` fills; the depth is one block
 };
 
 /// A block that lies in memory.
@@ -79,7 +80,8 @@ public:
   virtual PlacedBlock<const Computed *> findRows(int64_t, int64_t, int64_t) const { return {}; }
   /// Where a row of the result begins at a column; column is 1.
   virtual PlacedBlock<Computed *> findResult(int64_t, int64_t, int64_t) const { return {}; }
-  /// What `store` would do besides, to a block of the result in place.
+  /// What `store` would do besides, to a block of the result in place: before the product and behind.
+  virtual void begin(int64_t, int64_t, int64_t, int64_t, int64_t) const {}
   virtual void finish(int64_t, int64_t, int64_t, int64_t, int64_t) const {}
 };
 
@@ -299,8 +301,11 @@ private:
                            group.columnBegin, group.columns, d, steps);
       forEachBlock(group, sums, [&](const Block &block, Computed *target) {
         packRows(operands, block, factors);
+        if (writesInPlace() && places.adds)
+          operands.begin(block.product, block.rowBegin, block.rows, block.columnBegin,
+                         block.columns);
         if (writesInPlace())
-          multiplyInPlace(operands, block, factors, target, d != begin);
+          multiplyInPlace(operands, block, factors, target, places.adds || d != begin);
         else
           multiply(operands, block, factors, 0, ceilDivide(block.columns, kernels.columnsPerPanel),
                    target, blockColumns, d != begin);
