@@ -181,6 +181,9 @@ int main(int argc, char **argv) {
   addMatmul("gpt2_mlp", 1024, 3072, 768, false, true);
   addMatmul("gpt2_mlp_dx", 1024, 768, 3072, false, false);
   addMatmul("gpt2_head", 1024, 50257, 768, false, true);
+  addMatmul("gpt2_head_tile", 64, 50257, 768, false, true);
+  addMatmul("gpt2_head_tile_dx", 64, 768, 50257, false, false);
+  addMatmul("gpt2_head_tile_dw", 50257, 768, 64, true, false);
   addMatmul("vit_qkv", 3152, 1152, 384, false, true);
   addMatmul("vit_mlp", 3152, 1536, 384, false, true);
   addMatmul("vit_mlp_dx", 3152, 384, 1536, false, false);

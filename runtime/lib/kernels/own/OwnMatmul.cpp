@@ -151,15 +151,19 @@ private:
   const AccumulatedElements<S> c;
 };
 
-/// A left operand whose rows lie along the depth is read as it lies, and a result is written where it
-/// belongs. To an addend the sum of all depth is added, and not one part of it after the other.
+/// A left operand whose rows lie along the depth is read as it lies. A result is written where it
+/// belongs if its rows begin on cache lines: others share lines, and each part of the depth would
+/// write both. To an addend the sum of all depth is added, and not one part of it after the other.
 template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescriptor &d) {
   ProductPlaces places;
   if (!std::is_same_v<S, T> || d.wideResult)
     return places;
   places.rows = d.counted == Counted::All && d.a.column == 1;
+  constexpr int64_t line = 64;
   bool addsAtOnce = d.k <= maxBlockDepth && !d.bias;
-  places.result = d.counted != Counted::Rows && d.c.column == 1 && (!d.accumulate || addsAtOnce);
+  bool isAligned = d.c.row * static_cast<int64_t>(sizeof(S)) % line == 0;
+  places.result =
+      d.counted != Counted::Rows && d.c.column == 1 && (d.accumulate ? addsAtOnce : isAligned);
   places.adds = places.result && d.accumulate;
   return places;
 }
