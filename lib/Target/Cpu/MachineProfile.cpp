@@ -221,8 +221,15 @@ llvm::Expected<MachineProfile> MachineProfile::read(StringRef path) {
 
 /// As `memopt-compile --calibrate` wrote it.
 static constexpr char kEpyc7003[] =
-#include "ShippedProfile.inc"
+#include "epyc-7003.inc"
     ;
+static constexpr char kEpyc9004Avx2[] =
+#include "epyc-9004-avx2.inc"
+    ;
+
+static MachineProfile parseShipped(StringRef text) {
+  return llvm::cantFail(MachineProfile::fromJson(llvm::cantFail(llvm::json::parse(text))));
+}
 
 /// Whether the vectors of a processor have 256 bits at most. What is no x86 has the defaults.
 static bool hasShortVectors(StringRef processor) {
@@ -235,13 +242,14 @@ static bool hasShortVectors(StringRef processor) {
 }
 
 const MachineProfile &MachineProfile::getShipped(StringRef processor) {
-  static const MachineProfile longVectors, shortVectors = [] {
-    llvm::Expected<llvm::json::Value> value = llvm::json::parse(kEpyc7003);
-    return llvm::cantFail(fromJson(llvm::cantFail(std::move(value))));
-  }();
-  bool isHost = processor.empty() || processor == "native";
-  return hasShortVectors(isHost ? llvm::sys::getHostCPUName() : processor) ? shortVectors
-                                                                           : longVectors;
+  static const MachineProfile longVectors, zen3 = parseShipped(kEpyc7003),
+                                           shortVectors = parseShipped(kEpyc9004Avx2);
+  if (processor.empty() || processor == "native")
+    processor = llvm::sys::getHostCPUName();
+  if (!hasShortVectors(processor))
+    return longVectors;
+  bool isZen = processor == "znver1" || processor == "znver2" || processor == "znver3";
+  return isZen ? zen3 : shortVectors;
 }
 
 MachineProfile MachineProfile::getDevice() {

@@ -54,14 +54,18 @@ TEST(MachineProfile, AttributesGiveTheSameRatesBack) {
               makeProfile());
 }
 
-TEST(MachineProfile, VectorsOfTheProcessorChooseTheShippedOne) {
+TEST(MachineProfile, VectorsAndNameOfTheProcessorChooseTheShippedOne) {
   MLIRContext context;
   for (const char *wide :
        {"znver4", "sapphirerapids", "skylake-avx512", "x86-64-v4", "no-such-one"})
     expectEqual(MachineProfile::getShipped(wide), MachineProfile());
-  MachineProfile narrow = MachineProfile::getShipped("znver3");
+  MachineProfile zen = MachineProfile::getShipped("znver3");
+  MachineProfile narrow = MachineProfile::getShipped("x86-64-v3");
+  EXPECT_NE(zen.machine, MachineProfile().machine);
   EXPECT_NE(narrow.machine, MachineProfile().machine);
-  for (const char *other : {"haswell", "alderlake", "x86-64-v3", "znver2"})
+  EXPECT_NE(narrow.machine, zen.machine);
+  expectEqual(MachineProfile::getShipped("znver2"), zen);
+  for (const char *other : {"haswell", "alderlake"})
     expectEqual(MachineProfile::getShipped(other), narrow);
   expectEqual(MachineProfile::of(nullptr, narrow), narrow);
   expectEqual(MachineProfile::of(makeProfile().toAttribute(&context), narrow), makeProfile());

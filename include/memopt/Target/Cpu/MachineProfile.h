@@ -27,7 +27,7 @@
 
 namespace mlir::memopt {
 
-/// What a machine does in a second, all of its threads together. The defaults are one of two
+/// What a machine does in a second, all of its threads together. The defaults are one of three
 /// shipped profiles: two cores with 512-bit vectors.
 struct MachineProfile {
   std::string machine = "two cores of an AMD EPYC 9004 (shipped)"; ///< for people
@@ -80,7 +80,8 @@ struct MachineProfile {
   static llvm::Expected<MachineProfile> read(StringRef path);
 
   /// The shipped profile for a processor with the name that clang's -march uses; an empty name is
-  /// this machine. Processors whose vectors have 256 bits have a profile of their own.
+  /// this machine. Of processors whose vectors have 256 bits Zen 1 to 3 have the rates of an EPYC
+  /// 7003, all others those of an EPYC 9004 that was held to AVX2.
   static const MachineProfile &getShipped(StringRef processor);
 
   /// What a device does not say of itself.
