@@ -29,6 +29,7 @@ from ..user_code.places import called_from, is_hidden
 from .answers import Answers
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
+from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
@@ -115,7 +116,7 @@ class carried_checks(TorchFunctionMode):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
         self._places: list[str] = []
-        self._answers = Answers()
+        self._answers, self._offsets = Answers(), Offsets()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
         #: Whether branches by one value are one branch, whose sides begin at the first and end with the last.
@@ -145,6 +146,7 @@ class carried_checks(TorchFunctionMode):
         self._branches.clear()
         self._decided.clear()
         self._answers.clear()
+        self._offsets.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
         """Marks a branch; the side that is traced."""
@@ -223,7 +225,7 @@ class carried_checks(TorchFunctionMode):
         if function == torch.Tensor.data.__set__:
             return _replace_data(*args)
         if function is torch.Tensor.__setitem__:
-            return write(function, *args)
+            return write(function, args[0], self._offsets.settle(args[1]), args[2])
         if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
             return take_slice(function, *args)
         if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
@@ -232,9 +234,12 @@ class carried_checks(TorchFunctionMode):
             result = args[0].detach().reshape(())  # what follows from it follows in the step
             self._answers.note(function, args, result)
             return result
+        if function is torch.Tensor.item and is_place(args[0]):
+            return self._offsets.find_number(args[0])
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)
         if not kwargs:
             self._answers.note(function, args, result)
+            self._offsets.note(function, args, result)
         return result
 
     def __enter__(self):

@@ -203,20 +203,24 @@ def _list_places(first: Any, length: int) -> torch.Tensor:
 
 
 def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
-    """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data; others beside it are left to
-    PyTorch, for they would be others beside a tensor."""
+    """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data. Numbers and slices beside it are
+    taken first, for they would be others beside a tensor; the rest is left to PyTorch."""
     parts = list(index) if isinstance(index, tuple) else [index]
-    lengths = {place: 1 if _follows_from_data(part) else _find_length(part) for place, part in enumerate(parts)
-               if _follows_from_data(part) or isinstance(part, slice) and _find_length(part) is not None}
-    others = [part for place, part in enumerate(parts) if place not in lengths]
-    if len(lengths) != 1 or not all(part is Ellipsis or isinstance(part, slice) and part == slice(None) for part in others):
+    lengths = [1 if _follows_from_data(part) else _find_length(part) if isinstance(part, slice) else None for part in parts]
+    others = [part for part, length in zip(parts, lengths) if length is None]
+    if len(parts) - len(others) != 1 or not all(part is Ellipsis or isinstance(part, slice) or type(part) is int for part in others):
         return function(x, index, value)
-    ((place, length),) = lengths.items()
+    if any(part is not Ellipsis and part != slice(None) for part in others):
+        x = x[tuple(part if length is None else slice(None) for part, length in zip(parts, lengths))]
+        left = [(part, length) for part, length in zip(parts, lengths) if type(part) is not int]
+        parts = [part if length is not None or part is Ellipsis else slice(None) for part, length in left]
+        lengths = [length for _, length in left]
+    place = next(place for place, length in enumerate(lengths) if length is not None)
     part = parts[place]
-    behind = len(parts) - place - 1 if Ellipsis in others and parts.index(Ellipsis) < place else x.dim() - place - 1
+    behind = len(parts) - place - 1 if any(other is Ellipsis for other in parts[:place]) else x.dim() - place - 1
     if not isinstance(part, slice) and isinstance(value, torch.Tensor) and value.dim() > behind:
         value = value.unsqueeze(value.dim() - behind)
-    parts[place] = _list_places(part.start if isinstance(part, slice) else part, length)
+    parts[place] = _list_places(part.start if isinstance(part, slice) else part, lengths[place])
     return function(x, tuple(parts), value)
 
 
