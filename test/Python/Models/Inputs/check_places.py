@@ -60,6 +60,14 @@ def slices_between_places(self, x, t):
     return taken.square().sum() + y.exp().sum() * 0.01 + (y[0, 0, end - 2] - y[0, 0, begin]).square()
 
 
+@case()
+def rolled(self, x, t):
+    """As Autoformer shifts by the delays that correlate most."""
+    y = self.linear(x)
+    first = t.abs().argmax()
+    return (torch.roll(y, -int(first), 0) * x[:, :5]).sum() + (torch.roll(y, int(first) + 7, -1) * x[:, 1:]).exp().sum()
+
+
 @case(scale=lambda: torch.ones(1))
 def penalty_by_rows(self, x, t):
     """Invariant risk: the gradient of each environment's loss, over the rows of a mask."""

@@ -154,6 +154,9 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         x, dim, place = arguments
         place = torch.where(place.tensor < 0, place.tensor + x.shape[dim], place.tensor)
         return x.index_select(dim, place.reshape(1)).squeeze(dim)
+    if name == "roll" and isinstance(arguments[0], torch.Tensor) and len(arguments) == 3 and len(arguments[1]) == len(arguments[2]) == 1:
+        x, (shift,), (dim,) = arguments
+        return x.index_select(dim, (torch.arange(x.shape[dim]) - shift.tensor).remainder(x.shape[dim]))
     numbers = [value for value in pytree.tree_leaves((arguments, keywords)) if isinstance(value, Number)]
     if name in ("fill", "fill_"):
         x, value = arguments[0], _as_tensor(arguments[1])
