@@ -4,9 +4,13 @@
 """Rows and places that follow from the data: medians of rows, writes at numbers of rows, slices between two places, gradients inside
 the loss over rows."""
 
+import copy
+
 import torch
 import torch.nn.functional as F
+from torch import nn
 
+from memopt import export
 from rewriting import case, check_all
 
 
@@ -80,5 +84,37 @@ def penalty_by_rows(self, x, t):
     return total
 
 
+class Pointed(nn.Module):
+    """A place in a buffer, read inside of regions without gradients and outside, before it is written over and behind that."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 8)
+        self.register_buffer("place", torch.tensor([2]))
+        self.register_buffer("queue", torch.randn(8, 12))
+
+    def forward(self, x):
+        y = self.linear(x)
+        with torch.no_grad():
+            inside = int(self.place)
+            first = self.place[0]
+            known = self.queue[:, first:first + 3].sum()
+        before = int(self.place)
+        self.queue[:, before:before + 2] = y[:2].T.detach()
+        self.place[0] = (before + 2) % 8
+        return (y @ self.queue[:, before:before + 3]).sum() * int(self.place) + inside * y.sum() * known
+
+
+def check_written_places():
+    torch.manual_seed(0)
+    model, batch = Pointed(), {"x": torch.randn(3, 6)}
+    run = export.export_program(export.TrainingStep(copy.deepcopy(model)), batch, training=True).module()
+    for _ in range(5):
+        torch.testing.assert_close(run(**batch), model(**batch), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(dict(run.named_buffers())["net.queue"], model.queue)
+    print("ok written_places")
+
+
 if __name__ == "__main__":
     check_all()
+    check_written_places()

@@ -122,7 +122,7 @@ def _item(engine, target, arguments, keywords):
     x = arguments[0]
     if not isinstance(x, torch.Tensor):
         return target(x)
-    number = Number(x.detach().reshape(()))
+    number = Number(x.detach().reshape(()).clone())  # which a later write to a buffer leaves as it is
     bounds = engine.bounds.get(x)
     number.most, number.key = None if bounds is None else bounds[1], ("number", engine.key_of(x))
     return number
@@ -142,6 +142,8 @@ _ASSERTS = {"_assert_scalar": _expect, "memopt::expected": _expect_where}
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     """An operator with numbers among its arguments."""
+    if target is operator.getitem and isinstance(arguments[0], (tuple, list)):  # what a region without gradients gives
+        return target(*arguments)
     result = calculate(target, arguments)
     if result is not None:
         return result

@@ -34,6 +34,7 @@ _PRODUCTS = {"mm", "matmul", "bmm", "einsum", "dot", "linear"}
 _ONE_OF_EACH = {"sum", "nansum", "count_nonzero"}
 _LOSSES = {"cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"}
+_EITHER = ("logical_or", "bitwise_or", "__or__")
 _COMPARISONS = {"gt", "ge", "lt", "le", "eq", "ne"}
 #: Of what is false everywhere they make what is false everywhere.
 _KEEP_FALSE = {*_VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "count_nonzero", "index", "index_select", "gather"}
@@ -87,7 +88,7 @@ class Nothing:
             self._take(node.args[0])
         elif name in ("sum", "count_nonzero", "max", "amax") and node.args[0].meta["val"].dtype is torch.bool:
             self._take(node.args[0])
-        elif name in ("logical_or", "bitwise_or", "__or__"):
+        elif name in _EITHER:
             self._take(node.args[0])
             self._take(node.args[1])
         elif name in ("gt", "ne", "ge") and not isinstance(node.args[1], torch.fx.Node) and \
@@ -117,9 +118,9 @@ class Nothing:
             mask = self._find_mask(self._empty)
             if mask is not None:
                 self._take(mask)
-        elif name_of(node) in ("logical_or", "bitwise_or", "__or__"):
-            self._take(node)
-        elif name_of(node) in ("sum", "count_nonzero", "clone", "to", "_to_copy", "detach", "any", "reshape", "view"):
+        elif name_of(node) in _VIEWS and name_of(find_root(node)) in ("any", *_EITHER):
+            self._take(find_root(node))
+        elif name_of(node) in ("sum", "count_nonzero", "clone", "to", "_to_copy", "detach", "any"):
             inner = node.args[0].meta.get("val")
             if isinstance(inner, torch.Tensor) and (inner.dtype is torch.bool or name_of(node) not in ("sum", "count_nonzero")):
                 self._take(node.args[0]) if inner.dtype is torch.bool else self._take_count(node.args[0])
