@@ -45,8 +45,8 @@ from .errors import BadInput, Error, Refused
 from .operators import list_sources
 from .rewriting.checks import carried_checks
 from .rewriting.composites import replace_synonyms
-from .rewriting.derivatives import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.engine import rewrite_program
+from .rewriting.inner_gradients import expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers

@@ -6,9 +6,12 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._higher_order_ops import map as map_over, scan, while_loop
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import memopt
+from memopt import export
 from rewriting import Model, case, check_all, compare_step
 
 
@@ -263,6 +266,124 @@ def frozen_for_a_while(self, x):
     return first + second + third
 
 
+@case(other=lambda: torch.randn(3))
+def unused(self, x):
+    """What has no gradient is None where that is allowed, as in PyTorch."""
+    x = x.requires_grad_()
+    y = self.linear(x).sin()
+    part, stopped = (x * 1).contiguous(), y.detach() * 2
+    with torch.no_grad():
+        fixed = y * 3
+    kept = torch.zeros(12, 6)
+    kept[:] = x
+
+    def derive(value, inputs, **words):
+        found = torch.autograd.grad(value, inputs, create_graph=True, allow_unused=True, **words)
+        return "".join("-" if slope is None else "+" for slope in found), [slope for slope in found if slope is not None]
+    missing, first = derive(y.sum(), [x, self.other, part])
+    rest = [derive((part * part).sum() + (stopped * y).sum() + fixed.sum(), [part, x, self.other, self.linear.weight]),
+            derive(first[0].pow(3).sum(), [x, self.linear.weight, self.linear.bias, self.other]),
+            derive(kept.square().sum(), [x, self.linear.bias]), derive(kept.pow(3).sum(), [x, self.linear.bias], materialize_grads=True)]
+    assert [missing, *(word for word, _ in rest)] == ["+--", "++-+", "+++-", "+-", "++"]
+    return sum(slope.square().sum() for slope in (*first, *(slope for _, slopes in rest for slope in slopes)))
+
+
+@case()
+def grid_distances(self, x):
+    """Of points that have coordinates in common."""
+    points = (torch.arange(12)[:, None] // torch.tensor([1, 3, 6]) % 3 * 1.0).requires_grad_()
+    near = torch.exp(-torch.cdist(points, points + 0.5 * (torch.arange(3) == 1))) @ self.linear(x)
+    (g,) = torch.autograd.grad(near.sum(), points, create_graph=True)
+    (second,) = torch.autograd.grad(g[:, 0].sum(), points, create_graph=True)
+    return near.square().sum() + second.square().sum()
+
+
+def check_norms_at_zero():
+    """Norms of zeros and their second gradients, as PyTorch has them."""
+    def norms(self, x, order):
+        y = self.linear(x) * torch.zeros(12, 1).index_fill(0, torch.tensor([3]), 1)
+        found = torch.linalg.vector_norm(y, order, dim=1)
+        (g,) = torch.autograd.grad(found.sum(), y, create_graph=True)
+        return (g * torch.arange(1, 6)).sum() + found.square().sum()
+    for order in (1, 3, 4.5, torch.inf):
+        def ordered(self, x, order=order):
+            return norms(self, x, order)
+        compare_step(f"norms of order {order} at zero", lambda: (Model(ordered, 6, 5), {"x": torch.randn(12, 6)}))
+
+
+def branches(self, x, choose):
+    x = x.requires_grad_()
+    y = self.linear(x)
+    z = choose(y.mean() > self.limit.detach().sum(), lambda a: (a.exp() * a).sum(1), lambda a: a.abs().log1p().sum(1), (y,))
+    (g,) = torch.autograd.grad(z.sum(), x, create_graph=True)
+    return g.square().sum() + z.sum() + self.limit.sum()
+
+
+def turns(self, x, scan, each):
+    y = self.linear(x)
+
+    def turn(carried, value):
+        found = torch.tanh(carried + value)
+        return found, found * value
+    last, made = scan(turn, torch.zeros(5), y)
+    mapped = each(lambda value, shift: (value * shift).sin(), y, self.linear.bias)
+    (g,) = torch.autograd.grad(made.sum() + last.sum() + mapped.sum(), self.linear.weight, create_graph=True)
+    return g.square().sum() + made.square().sum() + mapped.sum()
+
+
+def choose_in_python(condition, yes, no, given):
+    return (yes if condition else no)(*given)
+
+
+def scan_in_python(turn, carried, values):
+    found = []
+    for value in values:
+        carried, made = turn(carried, value)
+        found.append(made)
+    return carried, torch.stack(found)
+
+
+def map_in_python(function, values, *rest):
+    return torch.stack([function(value, *rest) for value in values])
+
+
+def endless(self, x):
+    _, y = while_loop(lambda i, z: i < 5, lambda i, z: (i + 1, z * 0.7), (torch.tensor(0), self.linear(x)))
+    return torch.autograd.grad(y.sum(), self.linear.weight, create_graph=True)[0].sum()
+
+
+def check_graphs():
+    """Gradients through torch.cond, map and scan, whose second gradients PyTorch itself has wrong, beside the same in Python."""
+    pairs = {"cond": (lambda self, x: branches(self, x, torch.cond), lambda self, x: branches(self, x, choose_in_python)),
+             "scan and map": (lambda self, x: turns(self, x, scan, map_over), lambda self, x: turns(self, x, scan_in_python, map_in_python))}
+    for name, (graphs, python) in pairs.items():
+        for limit in (-9.0, 9.0):
+            results = []
+            for function in (python, graphs):
+                torch.manual_seed(0)
+                model, batch = Model(function, 6, 5, limit=torch.full((1,), limit)), {"x": torch.randn(12, 6)}
+                weight = model.linear.weight
+                run = model if function is python else export.export_program(export.TrainingStep(model), batch, training=True).module()
+                weight = weight if function is python else dict(run.named_parameters())["net.linear.weight"]
+                loss = run(**batch)
+                results.append([loss.detach(), *torch.autograd.grad(loss, weight)])
+            torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+        print(f"ok gradients through {name}")
+    try:
+        export.export_program(export.TrainingStep(Model(endless, 6, 5)), {"x": torch.randn(12, 6)}, training=True)
+        raise AssertionError("expected an error")
+    except memopt.Refused as error:
+        assert "a gradient inside the step through torch.while_loop is not supported; write it in Python" in str(error), error
+    print("ok while_loop is refused")
+
+
+def check_code_without_a_file():
+    """As `python -c` has it."""
+    names = {"torch": torch}
+    exec("def slope(self, x):\n    y = self.linear(x)\n    return torch.autograd.grad(y.sin().sum(), y, create_graph=True)[0].square().sum()", names)
+    compare_step("code without a file", lambda: (Model(names["slope"], 6, 5), {"x": torch.randn(12, 6)}))
+
+
 def normalized(self, x):
     """Norms, whose statistics the second gradient is taken through; running ones are updated."""
     total = 0
@@ -302,5 +423,11 @@ def check_decompositions():
 
 if __name__ == "__main__":
     check_all()
+    check_norms_at_zero()
+    check_graphs()
+    check_code_without_a_file()
     check_norms()
+    check_norms_at_zero()
+    check_graphs()
+    check_code_without_a_file()
     check_decompositions()

@@ -943,6 +943,14 @@ def adjoints(self, x):
     return y.real.tanh().sum() + y.imag.sin().sum()
 
 
+@case()
+def padded(self, x):
+    """By numbers that are not complex, which pad the real part."""
+    z = torch.complex(self.linear(x), self.linear(x).sin())
+    y = F.pad(z, (1, 2), value=1.5) * F.pad(z, (2, 1)) + F.pad(z[None], (2, 1), mode="reflect")[0]
+    return y.real.tanh().sum() + y.imag.sin().sum()
+
+
 def check_gradients_of_samples():
     """Norms of each sample's gradients, whose parts lie in memory in another order than PyTorch's own."""
     def norms(self, x, y):

@@ -27,8 +27,10 @@ from ..errors import ENDLESS_LOOP, EndlessLoop, NumbersWarning, Refused
 from ..user_code.branches import find_frame, find_raising_side
 from ..user_code.places import called_from, is_hidden
 from .answers import Answers
+from .hits import Hits
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
+from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
@@ -115,7 +117,7 @@ class carried_checks(TorchFunctionMode):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
         self._places: list[str] = []
-        self._answers = Answers()
+        self._answers, self._hits, self._offsets = Answers(), Hits(), Offsets()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
         #: Whether branches by one value are one branch, whose sides begin at the first and end with the last.
@@ -145,6 +147,8 @@ class carried_checks(TorchFunctionMode):
         self._branches.clear()
         self._decided.clear()
         self._answers.clear()
+        self._hits.clear()
+        self._offsets.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
         """Marks a branch; the side that is traced."""
@@ -222,8 +226,10 @@ class carried_checks(TorchFunctionMode):
             return args[0].detach()  # PyTorch's trace would take what is written to it for something new
         if function == torch.Tensor.data.__set__:
             return _replace_data(*args)
+        if function is torch.Tensor.__getitem__:
+            args = args[0], self._hits.settle(args[1])
         if function is torch.Tensor.__setitem__:
-            return write(function, *args)
+            return write(function, args[0], self._offsets.settle(args[1]), args[2])
         if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
             return take_slice(function, *args)
         if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
@@ -232,9 +238,17 @@ class carried_checks(TorchFunctionMode):
             result = args[0].detach().reshape(())  # what follows from it follows in the step
             self._answers.note(function, args, result)
             return result
+        if function is torch.Tensor.item and is_place(args[0]):
+            return self._offsets.find_number(args[0])
+        if function is torch.Tensor.unbind:
+            turns = self._hits.find_turns(args[0], self.decide)
+            if turns is not None:
+                return turns
         result = args[0].all() if function is torch._is_all_true else function(*args, **kwargs)
+        self._hits.note(function, args, kwargs, result)
         if not kwargs:
             self._answers.note(function, args, result)
+            self._offsets.note(function, args, result)
         return result
 
     def __enter__(self):

@@ -273,6 +273,8 @@ class Engine:
     def call(self, target: Any, arguments: tuple, keywords: dict) -> Any:
         """One operator on values of any kind."""
         name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
+        if name in control_flow.REGIONS:
+            return _RULES[name](self, target, arguments, keywords)
         if any(map(numbers.is_number, leaves)):
             if ragged.takes_tensors(name, arguments):
                 return ragged.call(self, target, *pytree.tree_map_only(

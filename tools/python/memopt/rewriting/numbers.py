@@ -122,7 +122,7 @@ def _item(engine, target, arguments, keywords):
     x = arguments[0]
     if not isinstance(x, torch.Tensor):
         return target(x)
-    number = Number(x.detach().reshape(()))
+    number = Number(x.detach().reshape(()).clone())  # which a later write to a buffer leaves as it is
     bounds = engine.bounds.get(x)
     number.most, number.key = None if bounds is None else bounds[1], ("number", engine.key_of(x))
     return number
@@ -142,6 +142,8 @@ _ASSERTS = {"_assert_scalar": _expect, "memopt::expected": _expect_where}
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     """An operator with numbers among its arguments."""
+    if target is operator.getitem and isinstance(arguments[0], (tuple, list)):  # what a region without gradients gives
+        return target(*arguments)
     result = calculate(target, arguments)
     if result is not None:
         return result
@@ -154,6 +156,9 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         x, dim, place = arguments
         place = torch.where(place.tensor < 0, place.tensor + x.shape[dim], place.tensor)
         return x.index_select(dim, place.reshape(1)).squeeze(dim)
+    if name == "roll" and isinstance(arguments[0], torch.Tensor) and len(arguments) == 3 and len(arguments[1]) == len(arguments[2]) == 1:
+        x, (shift,), (dim,) = arguments
+        return x.index_select(dim, (torch.arange(x.shape[dim]) - shift.tensor).remainder(x.shape[dim]))
     numbers = [value for value in pytree.tree_leaves((arguments, keywords)) if isinstance(value, Number)]
     if name in ("fill", "fill_"):
         x, value = arguments[0], _as_tensor(arguments[1])
@@ -203,20 +208,24 @@ def _list_places(first: Any, length: int) -> torch.Tensor:
 
 
 def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
-    """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data; others beside it are left to
-    PyTorch, for they would be others beside a tensor."""
+    """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data. Numbers and slices beside it are
+    taken first, for they would be others beside a tensor; the rest is left to PyTorch."""
     parts = list(index) if isinstance(index, tuple) else [index]
-    lengths = {place: 1 if _follows_from_data(part) else _find_length(part) for place, part in enumerate(parts)
-               if _follows_from_data(part) or isinstance(part, slice) and _find_length(part) is not None}
-    others = [part for place, part in enumerate(parts) if place not in lengths]
-    if len(lengths) != 1 or not all(part is Ellipsis or isinstance(part, slice) and part == slice(None) for part in others):
+    lengths = [1 if _follows_from_data(part) else _find_length(part) if isinstance(part, slice) else None for part in parts]
+    others = [part for part, length in zip(parts, lengths) if length is None]
+    if len(parts) - len(others) != 1 or not all(part is Ellipsis or isinstance(part, slice) or type(part) is int for part in others):
         return function(x, index, value)
-    ((place, length),) = lengths.items()
+    if any(part is not Ellipsis and part != slice(None) for part in others):
+        x = x[tuple(part if length is None else slice(None) for part, length in zip(parts, lengths))]
+        left = [(part, length) for part, length in zip(parts, lengths) if type(part) is not int]
+        parts = [part if length is not None or part is Ellipsis else slice(None) for part, length in left]
+        lengths = [length for _, length in left]
+    place = next(place for place, length in enumerate(lengths) if length is not None)
     part = parts[place]
-    behind = len(parts) - place - 1 if Ellipsis in others and parts.index(Ellipsis) < place else x.dim() - place - 1
+    behind = len(parts) - place - 1 if any(other is Ellipsis for other in parts[:place]) else x.dim() - place - 1
     if not isinstance(part, slice) and isinstance(value, torch.Tensor) and value.dim() > behind:
         value = value.unsqueeze(value.dim() - behind)
-    parts[place] = _list_places(part.start if isinstance(part, slice) else part, length)
+    parts[place] = _list_places(part.start if isinstance(part, slice) else part, lengths[place])
     return function(x, tuple(parts), value)
 
 

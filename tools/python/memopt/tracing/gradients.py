@@ -29,7 +29,7 @@ from torch.export.graph_signature import OutputKind
 
 from .. import internals
 from ..errors import Error, Refused
-from ..rewriting import autograd_functional, derivatives, integers, layers, observers, sizes
+from ..rewriting import inner_gradients, integers, layers, observers, sizes
 from ..rewriting.checks import REPLACED
 from ..rewriting.formulas import Context, join, needs_gradient
 from ..user_code.places import called_from
@@ -119,7 +119,7 @@ def _compile(model=None, **keywords):
 
 _compile.original = torch.compile
 #: What means something else while a step is traced.
-_REPLACED = [*REPLACED, *derivatives.REPLACED, *autograd_functional.REPLACED, *integers.REPLACED, *layers.REPLACED, *sizes.REPLACED,
+_REPLACED = [*REPLACED, *inner_gradients.REPLACED, *integers.REPLACED, *layers.REPLACED, *sizes.REPLACED,
              (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch, "compile", _compile),
              (torch.autograd.Function, "apply", _apply),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (

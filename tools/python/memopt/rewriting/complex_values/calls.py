@@ -123,7 +123,14 @@ def _einsum(equation: str, operands: list, **_: Any) -> Any:
     return Pair(*total)
 
 
+def _pad(z: Pair, sizes: list[int], value: Any = 0, mode: str = "constant") -> Pair:
+    if mode != "constant":
+        return Pair(*(torch.nn.functional.pad(part, sizes, mode) for part in z))
+    return Pair(*(torch.nn.functional.pad(part, sizes, value=number or 0.0) for part, number in zip(z, split(value or 0))))
+
+
 _FUNCTIONS = {
+    "constant_pad_nd": _pad, "pad": lambda z, sizes, mode="constant", value=0: _pad(z, sizes, value, mode),
     "view_as_real": as_real, "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
     "complex": Pair, "polar": polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
     "_conj_physical": lambda z: Pair(z.re, -z.im), "abs": absolute, "angle": angle, "mul": mul, "neg": lambda z: Pair(-z.re, -z.im),
@@ -144,7 +151,7 @@ _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select"
              "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "repeat", "tile", "index", "index_select", "gather", "roll",
              "flip", "unbind", "split", "split_with_sizes", "chunk", "movedim", "swapaxes", "swapdims", "narrow", "clone", "contiguous",
              "detach", "alias", "lift_fresh_copy", "sum", "mean", "cumsum", "diagonal", "diag", "tril", "triu", "zeros_like",
-             "empty_like", "new_zeros", "new_empty", "constant_pad_nd", "pad", "unfold", "tensor_split", "positive",
+             "empty_like", "new_zeros", "new_empty", "unfold", "tensor_split", "positive",
              "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "view_copy", "atleast_3d",
              "detach_", "alias_copy", "detach_copy", "diagonal_copy", "expand_copy", "permute_copy", "select_copy", "slice_copy", "t_copy",
              "split_copy", "split_with_sizes_copy", "squeeze_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy",

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .values import Count, Ragged, bind, compact, wrap_dim
+from .values import Count, NotRagged, Ragged, bind, compact, wrap_dim
 
 __all__ = ["RULES"]
 
@@ -62,4 +62,55 @@ def _topk(engine, target, arguments, keywords):
     return _take_front(engine, values, count), _take_front(engine, order, count)
 
 
-RULES = {"sort": _sort, "argsort": _sort, "topk": _topk}
+def _list_sorted(engine: Any, x: Ragged, bound: dict) -> Ragged | None:
+    """Its rows in order, where the dimension that is reduced is theirs."""
+    if bound.get("dim") is None and x.full.dim() != 1:
+        raise NotRagged("with elements of all rows in one order")
+    if bound.get("dim") is not None and wrap_dim(bound["dim"], x.full.dim()) != x.dim:
+        return None
+    return _sort_rows(engine, x, False)[0]
+
+
+def _take(values: Ragged, place: torch.Tensor) -> torch.Tensor:
+    return values.full.index_select(values.dim, place.clamp(0, values.bound - 1).reshape(-1))
+
+
+def _quantile(engine, target, arguments, keywords):
+    bound = bind(target, arguments, keywords)
+    x, q = bound["self"], bound["q"]
+    values = _list_sorted(engine, x, bound)
+    if values is None:
+        result = target(x.full, *arguments[1:], **keywords)
+        first = isinstance(q, torch.Tensor) and q.dim()
+        return x.with_full(result, x.dim + (1 if first else 0) - (x.dim > wrap_dim(bound["dim"], x.full.dim()) and not bound["keepdim"]))
+    dtype = values.full.dtype
+    q = q if isinstance(q, torch.Tensor) else torch.full((), q, dtype=dtype)
+    place = q.reshape(-1) * (x.count() - 1).to(dtype)
+    kind = bound["interpolation"]
+    low = (place.round() if kind == "nearest" else place.ceil() if kind == "higher" else place.floor()).to(torch.int64)
+    found = _take(values, low)
+    if kind in ("linear", "midpoint"):
+        weight = (place - low.to(dtype) if kind == "linear" else torch.full_like(place, 0.5)).reshape(
+            [-1 if dim == x.dim else 1 for dim in range(values.full.dim())])
+        found = found.lerp(_take(values, place.ceil().to(torch.int64)), weight)
+    has_nan = (values.full.isnan() & values.spread()).any(x.dim, keepdim=True)
+    found = torch.where((x.count() == 0) | has_nan, float("nan"), found).movedim(x.dim, 0)
+    if bound["keepdim"]:
+        found = found.unsqueeze(x.dim + 1)
+    return found if q.dim() else found.squeeze(0)
+
+
+def _median(engine, target, arguments, keywords):
+    """The lower one of two; the gradient goes to all that are equal to it."""
+    bound = bind(target, arguments, keywords)
+    x = bound["self"]
+    if bound.get("dim") is not None:
+        raise NotRagged("along a dimension")
+    found = _take(_list_sorted(engine, x, bound), (x.count() - 1).div(2, rounding_mode="floor")).detach()
+    is_it = (x.full.detach() == found) & x.valid
+    total = torch.where(is_it, x.full, 0).sum() / is_it.sum().to(x.full.dtype)
+    has_nan = (x.full.isnan() & x.valid).any()
+    return torch.where(has_nan, float("nan"), total if x.full.is_floating_point() else found.squeeze(0))
+
+
+RULES = {"quantile": _quantile, "median": _median, "sort": _sort, "argsort": _sort, "topk": _topk}

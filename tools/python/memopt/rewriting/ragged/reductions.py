@@ -110,6 +110,17 @@ def _loss(engine, target, arguments, keywords):
     return total if reduction == 2 else total / (each.count() * (each.full.numel() // each.bound)).to(total.dtype)
 
 
+def _loss_and_weight(engine, target, arguments, keywords):
+    """A loss of classes as PyTorch's autograd has it, beside the weight that its mean is divided by."""
+    bound = bind(target, arguments, keywords)
+    logits, labels = align_all(engine, [bound["self"], bound["target"]])
+    if not isinstance(logits, Ragged) or not isinstance(labels, Ragged) or logits.dim or labels.dim:
+        raise NotRagged()
+    left = torch.where(labels.spread(), labels.full, torch.full((), bound["ignore_index"], dtype=torch.int64))
+    result, weight = target(**{**bound, "self": logits.full, "target": left})
+    return (logits.with_full(result) if bound["reduction"] == 0 else result), weight
+
+
 def _row_loss(engine, target, arguments, keywords):
     """Losses of rows of several tensors, which are reduced here."""
     bound = bind(target, arguments, keywords)
@@ -131,6 +142,7 @@ RULES = {
     **dict.fromkeys(("cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
                      "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"),
                     _loss),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _loss_and_weight),
     **dict.fromkeys(("triplet_margin_loss", "cosine_embedding_loss", "margin_ranking_loss", "hinge_embedding_loss", "multi_margin_loss"),
                     _row_loss),
 }

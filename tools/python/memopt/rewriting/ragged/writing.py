@@ -111,6 +111,22 @@ def _write_rows(engine, x, indices, values, accumulate):
     return written[:below].reshape(x.shape)
 
 
+def _index_fill(engine, target, arguments, keywords):
+    """`x[rows] = 1`; along another dimension than the first, of what is turned to it."""
+    x, dim, index, value = arguments
+    name = f"index_put{'_' if target._schema.name.endswith('_') else ''}"
+    dim = wrap_dim(dim, rank_of(x))
+    if not is_ragged(x) and not is_ragged(index):
+        return target(x, dim, index, value)
+    if not isinstance(value, torch.Tensor):
+        value = torch.full((), value, dtype=plain(x).dtype)
+    put = getattr(aten, name).default
+    if isinstance(x, Ragged) or not dim:
+        return _index_put(engine, put, (x, [*[None] * dim, index], value), {})
+    written = _index_put(engine, put, (x.movedim(dim, 0), [index], value), {})
+    return x if name.endswith("_") else written.movedim(0, dim)
+
+
 def _copy(engine, target, arguments, keywords):
     """Into a view of rows, `rows[:, 0] = 1`."""
     if not isinstance(arguments[0], Ragged):
@@ -186,4 +202,4 @@ def _count(engine, target, arguments, keywords):
 RULES = {"bincount": _count, "copy_": _copy, **dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
                        "scatter_", "index_copy", "index_copy_", "index_reduce", "index_reduce_"), _scatter)}
 #: What may have rows for indices.
-MAKERS = {"index_put": _index_put, "index_put_": _index_put}
+MAKERS = {"index_put": _index_put, "index_put_": _index_put, "index_fill": _index_fill, "index_fill_": _index_fill}

@@ -21,7 +21,8 @@ def name_of(node: Any) -> str:
     """ "index_add", of index_add and index_add_; empty if it is no operator of aten."""
     target = node.target if isinstance(node, torch.fx.Node) and node.op == "call_function" else None
     schema = getattr(target, "_schema", None)
-    return schema.name.removeprefix("aten::").removesuffix("_") if schema is not None and schema.name.startswith("aten::") else ""
+    name = schema.name.removeprefix("aten::") if schema is not None and schema.name.startswith("aten::") else ""
+    return name if name.endswith("__") else name.removesuffix("_")
 
 
 _VIEWS = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t", "permute", "select", "slice", "expand", "unflatten",
@@ -33,6 +34,7 @@ _PRODUCTS = {"mm", "matmul", "bmm", "einsum", "dot", "linear"}
 _ONE_OF_EACH = {"sum", "nansum", "count_nonzero"}
 _LOSSES = {"cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
            "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "poisson_nll_loss"}
+_EITHER = ("logical_or", "bitwise_or", "__or__")
 _COMPARISONS = {"gt", "ge", "lt", "le", "eq", "ne"}
 #: Of what is false everywhere they make what is false everywhere.
 _KEEP_FALSE = {*_VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "count_nonzero", "index", "index_select", "gather"}
@@ -86,6 +88,9 @@ class Nothing:
             self._take(node.args[0])
         elif name in ("sum", "count_nonzero", "max", "amax") and node.args[0].meta["val"].dtype is torch.bool:
             self._take(node.args[0])
+        elif name in _EITHER:
+            self._take(node.args[0])
+            self._take(node.args[1])
         elif name in ("gt", "ne", "ge") and not isinstance(node.args[1], torch.fx.Node) and \
                 (node.args[1] == 0 and name in ("gt", "ne") or node.args[1] == 1 and name == "ge"):
             self._take_count(node.args[0])
@@ -113,6 +118,8 @@ class Nothing:
             mask = self._find_mask(self._empty)
             if mask is not None:
                 self._take(mask)
+        elif name_of(node) in _VIEWS and name_of(find_root(node)) in ("any", *_EITHER):
+            self._take(find_root(node))
         elif name_of(node) in ("sum", "count_nonzero", "clone", "to", "_to_copy", "detach", "any"):
             inner = node.args[0].meta.get("val")
             if isinstance(inner, torch.Tensor) and (inner.dtype is torch.bool or name_of(node) not in ("sum", "count_nonzero")):

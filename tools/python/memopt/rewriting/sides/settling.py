@@ -11,6 +11,7 @@ import torch
 
 from ...errors import EndlessLoop, Refused
 from ...user_code.tracing_errors import find_cause
+from .asserted import is_asserted
 from .choosing import Chooser
 from .markers import BRANCH, drop_ends, drop_markers
 from .nothing_changes import Nothing
@@ -52,7 +53,7 @@ def _settle_all(first, second) -> list[Side]:
     for side in sides:
         for node in side.body:
             for user in node.users:
-                if inside.get(user) is not side and nothings[side].value_before(node) is None:
+                if inside.get(user) is not side and not is_asserted(user) and nothings[side].value_before(node) is None:
                     failed.add(side)
     return [side for side in sides if side not in failed]
 

@@ -13,7 +13,7 @@ import torch
 from . import separable
 from .grid_sampling import grid_sampler
 
-__all__ = ["DECOMPOSITIONS", "FORWARDS", "write_statistics"]
+__all__ = ["DECOMPOSITIONS", "FORWARDS", "guard_quotients", "write_statistics"]
 
 aten = torch.ops.aten
 
@@ -56,7 +56,7 @@ def _slopes(gaps: torch.Tensor, distances: torch.Tensor, p: float) -> torch.Tens
         return gaps.sign()
     if p == math.inf:
         return torch.where(gaps.abs() == distances, gaps.sign(), 0)
-    is_apart = (distances != 0) & (gaps != 0)
+    is_apart = distances != 0 if p == 2 else (distances != 0) & (gaps != 0)  # powers of a gap of zero have no slope
     ratio = torch.where(is_apart, gaps, 1) / torch.where(is_apart, distances, 1)
     return torch.where(is_apart, ratio if p == 2 else ratio.sign() * ratio.abs().pow(p - 1), 0)
 
@@ -174,6 +174,21 @@ def write_statistics(graph: torch.fx.Graph) -> None:
         for reader in readers:
             reader.replace_all_uses_with(values[reader.args[1]])
             graph.erase_node(reader)
+
+
+def guard_quotients(graph: torch.fx.Graph) -> None:
+    """The gradient of a norm is zero where the norm is, `(g / norm ** k).masked_fill(norm == 0, 0)`, and so is that of the quotient in it,
+    which is no number."""
+    for node in list(graph.nodes):
+        if node.target not in (aten.masked_fill.Scalar, aten.masked_fill_.Scalar) or node.args[2] != 0 or node.args[0].target is not aten.div.Tensor:
+            continue
+        quotient, is_zero = node.args[:2]
+        power = quotient.args[1]
+        if is_zero.target is aten.eq.Scalar and is_zero.args[1] == 0 and isinstance(power, torch.fx.Node) \
+                and power.target is aten.pow.Tensor_Scalar and power.args[0] is is_zero.args[0] and list(quotient.users) == [node]:
+            with graph.inserting_before(node):
+                divisor = graph.call_function(aten.masked_fill.Scalar, (power, is_zero, 1))
+                node.replace_input_with(quotient, graph.call_function(aten.div.Tensor, (quotient.args[0], divisor)))
 
 
 def _make() -> dict:

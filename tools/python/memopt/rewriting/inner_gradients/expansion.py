@@ -1,18 +1,18 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gradients that a model takes itself: `torch.autograd.grad` and `torch.func.grad` in forward or in the loss.
+"""Gradients that a model takes itself, in its program.
 
-While the model is traced, such a call is one node, `memopt.gradient_of`. Then the program up to it is run once more by PyTorch's
-autograd, and the operators that this makes take the place of the node. So the program has no gradient left in it but operators,
-and those have gradients themselves.
+The program up to such a node is run once more by PyTorch's autograd, and the operators that this makes take the place of the node.
+So the program has no gradient left in it but operators, and those have gradients themselves.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
-import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,214 +21,22 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from ..errors import Refused
-from ..user_code.places import find_caller, is_hidden, place_of_node
-from .double_backward import DECOMPOSITIONS, FORWARDS, write_statistics
-from .regions import REGIONS, body_of, find_original, list_written
+from ...errors import Refused
+from ...user_code.places import place_of_node
+from .. import control_flow
+from ..regions import REGIONS, body_of, find_original, list_written
+from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
 
-__all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
-
-_functorch = torch._C._functorch
-_library = torch.library.Library("memopt", "FRAGMENT")
-_library.define("gradient_of(Tensor[] outputs, Tensor[] inputs, Tensor[] seeds) -> Tensor[]")
-_library.impl("gradient_of", lambda outputs, inputs, seeds: [torch.zeros_like(value) for value in inputs], "CompositeExplicitAutograd")
-
-
-def _differentiate_batch(info, in_dims, outputs, inputs, seeds):
-    """Under torch.vmap samples know nothing of each other, so that the gradient of all of them is that of each."""
-    output_dims, input_dims, seed_dims = in_dims
-    if any(dim is None for dim in input_dims):
-        raise Refused("under torch.vmap inside the step, a gradient by what all samples share is not supported; give torch.func.grad "
-                      "the shared tensor as an argument")
-    pairs = [(output, dim, seed, seed_dim) for output, dim, seed, seed_dim in zip(outputs, output_dims, seeds, seed_dims)
-             if dim is not None]  # others do not depend on the samples
-    seeds = [seed.movedim(seed_dim, dim) if seed_dim is not None else seed.unsqueeze(dim).expand(output.shape)
-             for output, dim, seed, seed_dim in pairs]
-    return torch.ops.memopt.gradient_of([output for output, *_ in pairs], list(inputs), seeds), list(input_dims)
-
-
-torch.library.register_vmap("memopt::gradient_of", _differentiate_batch, lib=_library)
-#: A value without a gradient; autograd detaches what it saves, which is no word of the model's.
-_library.define("stopped(Tensor value) -> Tensor")
-_library.impl("stopped", lambda value: value.clone(), "CompositeExplicitAutograd")
-
-
-# ----------------------------------------------------------------------------------------------------------
-# While the model is traced
-# ----------------------------------------------------------------------------------------------------------
-
-def _list(value: Any) -> list:
-    return list(value) if isinstance(value, (tuple, list)) else [value]
-
-
-def _differentiate(outputs: list, inputs: list, seeds: list, create_graph: bool) -> list[torch.Tensor]:
-    seeds = [torch.ones_like(value) if seed is None else seed.expand_as(value) for value, seed in zip(outputs, seeds)]
-    found = torch.ops.memopt.gradient_of(outputs, inputs, seeds)
-    return found if create_graph else [value.detach() for value in found]
-
-
-def _called_by_torch() -> bool:
-    frame = find_caller(sys._getframe(2))
-    return frame is None or is_hidden(frame.f_code.co_filename)
-
-
-def _grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-          is_grads_batched=False, materialize_grads=False):
-    """torch.autograd.grad; what the outputs do not depend on has the gradient zero."""
-    if _called_by_torch():
-        return _grad.original(outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
-                              materialize_grads)
-    outputs, inputs = _list(outputs), _list(inputs)
-    seeds = _list(grad_outputs) if grad_outputs is not None else [None] * len(outputs)
-    if is_grads_batched:
-        count = next(seed.shape[0] for seed in seeds if seed is not None)
-        rows = [_differentiate(outputs, inputs, [seed if seed is None else seed[number] for seed in seeds], create_graph)
-                for number in range(count)]
-        return tuple(torch.stack(parts) for parts in zip(*rows))
-    return tuple(_differentiate(outputs, inputs, seeds, create_graph))
-
-
-_grad.original = torch.autograd.grad
-
-
-def _copy(value: torch.Tensor) -> torch.Tensor:
-    """Under torch.vmap, one for each sample."""
-    levels, inner = set(), value
-    while _functorch.is_batchedtensor(inner):
-        levels.add(_functorch.maybe_get_level(inner))
-        inner = _functorch.get_unwrapped(inner)
-    value = value.clone()
-    for layer in _functorch.get_interpreter_stack() or ():
-        if layer.key() == _functorch.TransformType.Vmap and layer.level() not in levels:
-            count = _functorch.CVmapInterpreterPtr(layer).batchSize()
-            value = predispatch._add_batch_dim(value.expand(count, *value.shape), 0, layer.level())
-    return value
-
-
-def _take(values: tuple, argnums: Any) -> list[int]:
-    """Where the arguments are that are differentiated by."""
-    places = [argnums] if isinstance(argnums, int) else list(argnums)
-    places = [place % len(values) for place in places]
-    return places
-
-
-def _value_and_gradient(func, argnums, has_aux, args, kwargs):
-    """What torch.func.grad_and_value gives."""
-    places, args = _take(args, argnums), list(args)
-    for place in places:
-        args[place] = pytree.tree_map_only(torch.Tensor, lambda value: _copy(value) if value.is_floating_point() else value, args[place])
-    given = func(*args, **kwargs)
-    value, aux = given if has_aux else (given, None)
-    leaves, spec = pytree.tree_flatten([args[place] for place in places])
-    found = pytree.tree_unflatten(_differentiate([value], leaves, [None], True), spec)
-    return (found[0] if isinstance(argnums, int) else tuple(found)), ((value, aux) if has_aux else value), aux
-
-
-def _grad_impl(func, argnums, has_aux, args, kwargs):
-    found, _, aux = _value_and_gradient(func, argnums, has_aux, args, kwargs)
-    return (found, aux) if has_aux else found
-
-
-def _grad_and_value_impl(func, argnums, has_aux, args, kwargs):
-    found, value, _ = _value_and_gradient(func, argnums, has_aux, args, kwargs)
-    return found, value
-
-
-def _vjp(func, *primals, argnums=None, has_aux=False):
-    """torch.func.vjp: outputs, and a function of their gradients."""
-    places = list(range(len(primals))) if argnums is None else _take(primals, argnums)
-    args = list(primals)
-    for place in places:
-        args[place] = pytree.tree_map_only(torch.Tensor, _copy, args[place])
-    given = func(*args)
-    value, aux = given if has_aux else (given, None)
-    leaves, spec = pytree.tree_flatten([args[place] for place in places])
-    outputs, _ = pytree.tree_flatten(value)
-
-    def pull(*gradients, **_):
-        gradients = gradients[0] if len(gradients) == 1 else gradients
-        seeds, _ = pytree.tree_flatten(gradients)
-        found = pytree.tree_unflatten(_differentiate(outputs, leaves, seeds, True), spec)
-        return found[0] if isinstance(argnums, int) else tuple(found)
-    return (value, pull, aux) if has_aux else (value, pull)
-
-
-def _jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
-    """torch.func.jacrev, a gradient for each element of each result."""
-    def jacobian(*args, **kwargs):
-        value, pull, *aux = _vjp(lambda *given: func(*given, **kwargs), *args, argnums=argnums, has_aux=has_aux)
-        outputs, outputs_spec = pytree.tree_flatten(value)
-        found = []
-        for place, output in enumerate(outputs):
-            size, rows = output.numel(), []
-            for number in range(size):
-                seed = torch.nn.functional.one_hot(torch.tensor(number), size).to(output.dtype).reshape(output.shape)
-                rows.append(pull(pytree.tree_unflatten([seed if other == place else torch.zeros_like(outputs[other])
-                                                        for other in range(len(outputs))], outputs_spec)))
-            flat = [pytree.tree_flatten(row)[0] for row in rows]
-            joined = [torch.stack(parts).reshape([*output.shape, *parts[0].shape]) for parts in zip(*flat)]
-            found.append(pytree.tree_unflatten(joined, pytree.tree_flatten(rows[0])[1]))
-        result = pytree.tree_unflatten(found, outputs_spec)
-        return (result, aux[0]) if has_aux else result
-    return jacobian
-
-
-def _jvp(func, primals, tangents, argnums=None, *, strict=False, has_aux=False):
-    """torch.func.jvp: the gradient of a gradient by its seed."""
-    value, pull, *aux = _vjp(func, *primals, argnums=argnums, has_aux=has_aux)
-    outputs, spec = pytree.tree_flatten(value)
-    dummies = [torch.zeros_like(output).clone() for output in outputs]
-    found = pull(pytree.tree_unflatten(dummies, spec))
-    tangents = tangents if isinstance(tangents, (tuple, list)) else (tangents,)
-    leaves, seeds = pytree.tree_flatten(found)[0], pytree.tree_flatten(tuple(tangents))[0]
-    return value, pytree.tree_unflatten(_differentiate(leaves, dummies, seeds, True), spec), *aux
-
-
-def _jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error"):
-    return _jacrev(func, argnums, has_aux=has_aux)
-
-
-def _hessian(func, argnums=0):
-    return _jacrev(_jacrev(func, argnums), argnums)
-
-
-def _loop(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
-    """The torch.vmap in which PyTorch's own jacrev and jacfwd, which a module has imported by name, take one seed after the other."""
-    def run(*args):
-        leaves, spec = pytree.tree_flatten(args)
-        results = [func(*pytree.tree_unflatten(list(parts), spec)) for parts in zip(*(leaf.unbind(0) for leaf in leaves))]
-        flat = [pytree.tree_flatten(result)[0] for result in results]
-        return pytree.tree_unflatten([torch.stack(parts) for parts in zip(*flat)], pytree.tree_flatten(results[0])[1])
-    return run
-
-
-_transforms = torch._functorch.eager_transforms
-_REWRITTEN = {"grad_impl": _grad_impl, "grad_and_value_impl": _grad_and_value_impl, "_vjp_with_argnums": _vjp, "_jvp_with_argnums": _jvp,
-              "vmap": _loop, "jacrev": _jacrev, "jacfwd": _jacfwd}
-#: What is replaced while a step is traced: owner, name and the other function.
-REPLACED = [(torch.autograd, "grad", _grad), *((_transforms, name, function) for name, function in _REWRITTEN.items()
-                                               if hasattr(_transforms, name)),
-            (torch.func, "vjp", lambda func, *primals, has_aux=False: _vjp(func, *primals, has_aux=has_aux)),
-            (torch.func, "jacrev", _jacrev), (torch.func, "jacfwd", _jacfwd), (torch.func, "hessian", _hessian),
-            (torch.func, "jvp", _jvp)]
-
-
-# ----------------------------------------------------------------------------------------------------------
-# In the program
-# ----------------------------------------------------------------------------------------------------------
+__all__ = ["expand_gradients", "has_vmap", "list_reached", "make_numbers_tensors"]
 
 _numbers = itertools.count()
-
-
-def _is_gradient(node: torch.fx.Node) -> bool:
-    return node.op == "call_function" and node.target is torch.ops.memopt.gradient_of.default
 
 
 def _stop(value: torch.Tensor) -> torch.Tensor:
     return torch.ops.memopt.stopped(value.detach())
 
 
-def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict) -> Any:
+def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict, samples: int | None) -> Any:
     if node.op == "get_attr":
         value = module
         for name in node.target.split("."):
@@ -242,25 +50,65 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict) ->
             written = list_written(body)
             given = [_stop(value) if isinstance(value, torch.Tensor) and place not in written else value for place, value in enumerate(given)]
         with torch.set_grad_enabled(enabled):
-            value = _run_region(body, given)
+            value = _run_region(body, given, samples)
         return value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
     if node.target is torch.ops.higher_order.wrap_with_autocast:
         device, dtype, enabled, caches, body, *given = arguments
         with torch.autocast(device, dtype, enabled, caches):
-            return _run_region(body, given)
+            return _run_region(body, given, samples)
     if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
         return _stop(arguments[0])
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return _run_graphs(node.target, tuple(arguments), dict(keywords), samples)
     return FORWARDS.get(node.target, node.target)(*arguments, **keywords)
 
 
-def _run_region(body: torch.fx.GraphModule, given: list) -> Any:
+def _run_region(body: torch.fx.GraphModule, given: list, samples: int | None) -> Any:
     known: dict[torch.fx.Node, Any] = {}
     waiting = iter(given)
     for node in body.graph.nodes:
         if node.op == "output":
             return torch.fx.node.map_arg(node.args[0], known.__getitem__)
-        known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known)
+        known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known, samples)
     return None
+
+
+class _Graphs:
+    """What the rules of operators with graphs ask of the engine, which a program is given to later."""
+
+    def __init__(self, samples: int | None):
+        self.samples = samples
+
+    def run(self, body: torch.fx.GraphModule, values: Any) -> Any:
+        if any("_assert" in str(node.target) for node in body.graph.nodes):
+            raise Refused("a gradient inside the step through a branch or a loop with a check in it is not supported; make the check outside")
+        return _run_region(body, list(values), self.samples)
+
+    @staticmethod
+    def is_parameter(value: Any) -> bool:
+        return False
+
+    @staticmethod
+    def is_plain(body: torch.fx.GraphModule, values: list) -> bool:
+        return False
+
+    @staticmethod
+    @contextlib.contextmanager
+    def taking(condition: torch.Tensor) -> Iterator[None]:
+        yield
+
+
+def _run_graphs(target: torch._ops.HigherOrderOperator, arguments: tuple, keywords: dict, samples: int | None) -> Any:
+    """`torch.cond` and its kin, both sides of a branch and all turns of a loop."""
+    name = f"higher_order::{target.name()}"
+    if name not in control_flow.RULES or name == "higher_order::while_loop":
+        raise Refused(f"a gradient inside the step through torch.{target.name()} is not supported; write it in Python, with a fixed number of "
+                      "turns of which those behind the last change nothing, as in torch.where(goes_on, new, old)")
+    return control_flow.RULES[name](_Graphs(samples), target, arguments, keywords)
+
+
+def _is_gradient(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and node.target is torch.ops.memopt.gradient_of.default
 
 
 def _is_in_place(node: torch.fx.Node) -> bool:
@@ -286,14 +134,16 @@ def _list_written(node: torch.fx.Node) -> list[torch.fx.Node]:
     return [_root(node)] if _is_in_place(node) else []
 
 
-def _reach(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
+def list_reached(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
     """What is computed from them: by reading, or by a write to a tensor that is read later. Buffers keep no gradient of what is
     written to them."""
     found: set[torch.fx.Node] = set()
     written: set[torch.fx.Node] = set()
     sources = set(nodes)
     for node in before:
-        if any(value in sources or value in found or _root(value) in written for value in node.all_input_nodes):
+        # What a gradient is taken by it sees through the outputs.
+        read = (*node.args[0], *node.args[2]) if _is_gradient(node) else node.all_input_nodes
+        if any(value in sources or value in found or _root(value) in written for value in read):
             found.add(node)
             written.update(root for root in _list_written(node) if root.op != "placeholder")
     return found | {node for node in outputs if _root(node) in written}
@@ -322,7 +172,15 @@ def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> t
     return sorted(inside, key=places.__getitem__), list(given)
 
 
-def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> None:
+def _count_samples(program: torch.export.ExportedProgram) -> int | None:
+    """The first size of all inputs, where they have one."""
+    names = set(program.graph_signature.user_inputs)
+    values = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    sizes = {value.shape[0] if value.dim() else None for value in values if isinstance(value, torch.Tensor)}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, samples: int | None) -> None:
     """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
     outputs, inputs, seed_nodes = (list(part) for part in marker.args)
@@ -330,7 +188,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
-    reached = _reach(inputs, before, outputs)
+    reached = list_reached(inputs, before, outputs)
     starts = [node for node in dict.fromkeys(inputs) if node not in reached]
     run, given = _choose_nodes(before, reached)
     if any(node.target is torch.ops.memopt.custom_gradient.default for node in run):
@@ -349,7 +207,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
             for node in starts:
                 known[node].requires_grad_()
             for node in run:
-                known[node] = _run_node(module, node, known)
+                known[node] = _run_node(module, node, known, samples)
                 if node in inputs and not known[node].requires_grad:
                     known[node] = known[node].detach().requires_grad_()
             seeds = [known.get(node, value) for node, value in zip(seed_nodes, seeds)]
@@ -362,6 +220,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node) -> Non
         made = make_fx(differentiate, decomposition_table=DECOMPOSITIONS)(
             [_forget(node.meta["val"]) for node in given], [torch.empty_like(_forget(node.meta["val"])) for node in outputs])
     write_statistics(made.graph)
+    guard_quotients(made.graph)
     _name_detached(made.graph)
     known = dict(zip((node for node in made.graph.nodes if node.op == "placeholder"), [*given, *seed_nodes]))
     with graph.inserting_before(marker):
@@ -450,8 +309,9 @@ def _write_running(node: torch.fx.Node) -> None:
 def expand_gradients(program: torch.export.ExportedProgram) -> bool:
     """Writes out the gradients that a program takes, in place; whether there were any."""
     markers = [node for node in program.graph_module.graph.nodes if _is_gradient(node)]
+    samples = _count_samples(program)
     for marker in markers:
-        _expand(program, marker)
+        _expand(program, marker, samples)
     if markers:
         program.graph_module.graph.eliminate_dead_code(is_impure_node=_writes)
         for node in list(program.graph_module.graph.nodes):
