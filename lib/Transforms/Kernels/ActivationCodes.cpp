@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ActivationCodes.h"
+#include "memopt/Transforms/Kernels/ActivationCodes.h"
 
 #include "memopt/Dialect/Formula.h"
 #include "memopt/Dialect/Memopt.h"
@@ -35,6 +35,10 @@ std::optional<ActivationForm> mlir::memopt::parseActivationForm(StringRef name) 
   if (name == "fp8")
     return ActivationForm::FP8;
   return std::nullopt;
+}
+
+bool mlir::memopt::isWide(Type elementType, ActivationForm form) {
+  return elementType.isF32() || (form != ActivationForm::BF16 && elementType.isBF16());
 }
 
 int64_t KeptActivation::getBytes() const {

@@ -20,8 +20,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_LIB_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
-#define MEMOPT_LIB_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
+#ifndef MEMOPT_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
+#define MEMOPT_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
 
 #include "memopt/Transforms/Utils/GenericBuilder.h"
 
@@ -33,6 +33,12 @@ enum class ActivationForm { BF16, Int8, FP8 };
 
 /// Nothing for other words.
 std::optional<ActivationForm> parseActivationForm(StringRef name);
+
+/// Whether an element has more bits than the form.
+bool isWide(Type elementType, ActivationForm form);
+
+/// Ids of random words, apart from those of the model's own draws, which count from 0.
+inline constexpr int64_t kFirstActivationId = int64_t(1) << 30;
 
 /// What random words follow from, scalars of i64, and what tells those of an activation.
 struct RoundingWords {
@@ -54,4 +60,4 @@ Value widenActivation(ImplicitLocOpBuilder &b, const KeptActivation &kept, Activ
 
 } // namespace mlir::memopt
 
-#endif // MEMOPT_LIB_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
+#endif // MEMOPT_TRANSFORMS_KERNELS_ACTIVATIONCODES_H
