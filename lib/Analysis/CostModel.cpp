@@ -54,9 +54,11 @@ int64_t CostModel::getNanoseconds(Operation *instruction) const {
   return toNanoseconds(getSeconds(instruction));
 }
 
+int64_t CostModel::getNanoseconds(const Work &work) const { return toNanoseconds(secondsOf(work)); }
+
 int64_t CostModel::getTransferNanoseconds(int64_t bytes) const {
   Work work;
   work.workClass = WorkClass::HostTransfer;
   work.bytes = static_cast<double>(bytes);
-  return toNanoseconds(secondsOf(work));
+  return getNanoseconds(work);
 }

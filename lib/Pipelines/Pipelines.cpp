@@ -154,7 +154,9 @@ void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOpt
   // What is left that backward reads of forward is kept.
   NarrowActivationsPassOptions narrow;
   narrow.type = options.activationDtype;
-  narrow.share = options.activationShare;
+  narrow.only =
+      llvm::to_vector(llvm::map_range(options.activations, [](int64_t number) { return number; }));
+  narrow.choice = options.activationChoice;
   manager.addNestedPass<func::FuncOp>(createNarrowActivationsPass(narrow));
   manager.addNestedPass<func::FuncOp>(createFormKernelsPass());
   manager.addNestedPass<func::FuncOp>(createPackMasksPass());
@@ -192,6 +194,8 @@ void mlir::memopt::buildPlanPipeline(OpPassManager &manager, const PipelineOptio
     rematerialize.budget = options.budget;
   rematerialize.hostBudget = options.hostBudget;
   rematerialize.swaps = options.swaps;
+  if (options.activationDtype == "f32" || !options.activations.empty())
+    rematerialize.activations = options.activationChoice;
   rematerialize.threads = options.threads;
   rematerialize.cache = options.cache;
   manager.addPass(createRematerializePass(rematerialize));

@@ -85,9 +85,6 @@ SearchResult mlir::memopt::findLargestBatch(FormPlanner &planner, llvm::raw_ostr
 /// A form is worth its planning where it may take less than this of the best one's time.
 static constexpr double kWorthwhile = 0.99, kAnyTime = std::numeric_limits<double>::infinity();
 
-/// Percent of the bytes of kept activations: shares that differ by less are not told apart.
-static constexpr int64_t kShareStep = 25;
-
 static std::string describe(const Trial &trial) {
   return llvm::formatv("{0} bytes and {1:f3} ms a step", trial.bytes, trial.seconds * 1e3).str();
 }
@@ -126,7 +123,7 @@ private:
                 code != StatusCode::Ok)
               return code;
     if (allowed.activations && best && paysForBytes(*best))
-      if (StatusCode code = narrowFewer(); code != StatusCode::Ok)
+      if (StatusCode code = narrowChosen(); code != StatusCode::Ok)
         return code;
     if (!best && allowed.batch)
       if (StatusCode code = lowerBatch(); code != StatusCode::Ok)
@@ -224,23 +221,28 @@ private:
            trial.leastSeconds < kWorthwhile * trial.seconds;
   }
 
-  /// Halves the share of activations that wait narrowed down to a quarter more or less than the
-  /// fastest: what recomputation may leave wide needs no casts, and its gradients round nothing.
-  StatusCode narrowFewer() {
+  /// Narrows the activations of the best form that a plan would narrow beside what it recomputes:
+  /// the others need no casts, and their gradients round nothing. The plan of what comes of it may
+  /// narrow more.
+  StatusCode narrowChosen() {
+    constexpr int mostRounds = 3;
     Form form = best->form;
-    form.activationDtype = getActivations().back();
-    for (int64_t tooFew = 0, enough = form.activationShare; enough - tooFew > kShareStep;) {
-      form.activationShare = (tooFew + enough) / 2;
-      Trial trial = planner.tryForm(form, best->seconds);
-      if (trial.isRefused()) {
-        failure = trial.message;
-        return trial.code;
-      }
-      // Too many casts, or the fastest so far: fewer may do.
-      bool isEnough = trial.isHopeless || note(std::move(trial));
-      (isEnough ? enough : tooFew) = form.activationShare;
+    form.activationDtype = given.activationDtype;
+    auto known = llvm::find_if(trials, [&](const Trial &trial) { return trial.form == form; });
+    Trial trial = known == trials.end() ? planner.tryForm(form) : *known;
+    for (int round = 0; round < mostRounds && !trial.chosenActivations.empty(); ++round) {
+      form.activationDtype = allowed.activationDtype;
+      llvm::append_range(form.activations, trial.chosenActivations);
+      llvm::sort(form.activations);
+      trial = planner.tryForm(form, best->seconds);
+      if (trial.isHopeless)
+        return StatusCode::Ok;
+      if (!trial.isRefused())
+        note(trial);
     }
-    return StatusCode::Ok;
+    if (trial.isRefused())
+      failure = trial.message;
+    return trial.isRefused() ? trial.code : StatusCode::Ok;
   }
 
   /// The last resort, for it changes what is trained: fewer samples a step, one at a time where
@@ -295,7 +297,7 @@ private:
     if (form.precision != given.precision)
       text += " --precision=" + form.precision;
     if (form.activationDtype != given.activationDtype)
-      text += " --activation-dtype=" + form.activationDtype + getShare(form);
+      text += " --activation-dtype=" + form.activationDtype + getChosen(form);
     if (form.offloadOptimizer != given.offloadOptimizer)
       text += (" --offload-optimizer=" + stringifyOffloadTier(form.offloadOptimizer)).str();
     if (form.offloadParam != given.offloadParam)
@@ -305,10 +307,10 @@ private:
     return text.empty() ? " nothing more" : text;
   }
 
-  static std::string getShare(const Form &form) {
-    return form.activationShare == 100
+  static std::string getChosen(const Form &form) {
+    return form.activations.empty()
                ? ""
-               : " (for " + std::to_string(form.activationShare) + " % of their bytes)";
+               : " (" + std::to_string(form.activations.size()) + " chosen by the plan)";
   }
 
   std::string explain() const {

@@ -10,14 +10,24 @@
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <tuple>
+
 using namespace mlir::memopt;
+
+bool Form::operator==(const Form &other) const {
+  auto getFields = [](const Form &form) {
+    return std::tie(form.batch, form.microBatches, form.precision, form.activationDtype,
+                    form.activations, form.tilesLayers, form.offloadOptimizer, form.offloadParam);
+  };
+  return getFields(*this) == getFields(other);
+}
 
 Form Form::of(const PipelineOptions &options) {
   return {options.batch,
           options.microBatches,
           options.precision,
           options.activationDtype,
-          options.activationShare,
+          {options.activations.begin(), options.activations.end()},
           llvm::is_contained(options.tileModules, kAllLayers),
           options.offloadOptimizer,
           options.offloadParam};
@@ -28,7 +38,7 @@ void Form::apply(PipelineOptions &options) const {
   options.microBatches = microBatches;
   options.precision = precision;
   options.activationDtype = activationDtype;
-  options.activationShare = activationShare;
+  options.activations = activations;
   if (tilesLayers && !llvm::is_contained(options.tileModules, kAllLayers)) {
     options.tileModules = {std::string(kAllLayers)};
     options.tileModuleParts = kMostParts;

@@ -59,7 +59,7 @@ static constexpr llvm::StringLiteral pipelines[] = {
     "func.func(memopt-choose-layout)",
     "func.func(memopt-lower-to-linalg)",
     "func.func(memopt-recompute-elementwise)",
-    "func.func(memopt-narrow-activations{type=bf16 share=50})",
+    "func.func(memopt-narrow-activations{type=bf16 only=0 choice=bf16})",
     "func.func(memopt-form-kernels)",
     "func.func(memopt-pack-masks)",
     "memopt-reserve-exchange",

@@ -20,7 +20,7 @@ PASSES = [
     "--memopt-shard-parameters=ranks=2", "--memopt-skip-overflow", "--memopt-annotate-input-ranges",
     "--memopt-check-indices", "--memopt-choose-layout", "--memopt-lower-to-linalg",
     "--memopt-narrow-frozen=code=nf4", "--memopt-recompute-elementwise", "--memopt-narrow-activations=type=int8",
-    "--memopt-narrow-activations=type=bf16 share=50", "--memopt-form-kernels", "--memopt-pack-masks",
+    "--memopt-narrow-activations=type=bf16 only=0 choice=bf16", "--memopt-form-kernels", "--memopt-pack-masks",
     "--memopt-reserve-exchange", "--memopt-verify-kernel-graph", "--memopt-schedule",
     "--memopt-activation-checkpointing=segments=2", "--memopt-activation-checkpointing=modules=*",
     "--memopt-offload=optimizer=cpu parameters=cpu activations=cpu", "--memopt-hoist-invariants",

@@ -293,6 +293,11 @@ Compilation::tryOptions(function_ref<void(mlir::memopt::PipelineOptions &)> chan
     trial.message = std::exchange(errors.last, "");
   if (auto planned = (*module)->getAttrOfType<PlannedAttr>(MemoptDialect::kPlannedAttr))
     trial.bytes = planned.getArenaBytesOf(Space::Device);
+  if (auto chosen =
+          (*module)->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kChosenActivationsAttr)) {
+    trial.chosenActivations = chosen.asArrayRef().vec();
+    (*module)->removeAttr(MemoptDialect::kChosenActivationsAttr);
+  }
   if (trial.code == StatusCode::Ok && !trial.isHopeless) {
     trial.seconds = describePlan(*module).getNumber("predicted_seconds").value_or(0);
     trial.planned = std::make_shared<OwningOpRef<ModuleOp>>(std::move(module));
@@ -311,6 +316,7 @@ StatusCode Compilation::take(mlir::memopt::SearchResult result) {
   }
   llvm::errs() << "remark: " << result.remark << "\n";
   result.best.form.apply(options.pipeline);
+  options.pipeline.activationChoice = "f32"; // it is made
   // What is asked for before there is a plan is made again.
   if (options.emit < Emit::Planned || options.frontierPoints > 0 || options.isEstimate)
     return StatusCode::Ok;

@@ -61,7 +61,8 @@ static llvm::Error fillActivations(const CommandLine &line, CompileOptions &opti
                    "are f16");
   options.automatic.activations = line.isSet("device-memory") && line.get("batch") != "max";
   options.automatic.activationDtype = type;
-  options.pipeline.activationDtype = options.automatic.activations ? "f32" : type;
+  (options.automatic.activations ? options.pipeline.activationChoice
+                                 : options.pipeline.activationDtype) = type;
   return llvm::Error::success();
 }
 

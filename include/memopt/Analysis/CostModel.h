@@ -32,6 +32,7 @@ public:
   double getSeconds(Operation *instruction) const;
   /// The same in whole nanoseconds, at least 1, for solvers.
   int64_t getNanoseconds(Operation *instruction) const;
+  int64_t getNanoseconds(const Work &work) const;
   /// The same for a transfer of so many bytes.
   int64_t getTransferNanoseconds(int64_t bytes) const;
 

@@ -51,6 +51,10 @@ namespace mlir::memopt {
 Phase getPhase(Operation *op);
 void setPhase(Operation *op, Phase phase);
 
+/// The number of a result that may wait for the backward pass in fewer bits
+/// (MemoptDialect::kActivationsAttr), or -1.
+int64_t getActivationNumber(OpResult value);
+
 /// The name of an element type in packages and checkpoints ("f32", "i1"); empty for types that no
 /// package holds.
 StringRef getDtypeName(Type elementType);

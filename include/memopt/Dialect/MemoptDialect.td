@@ -51,6 +51,13 @@ def Memopt_Dialect : Dialect {
     /// Before kernels are formed, on clones made by recomputation: the instance number, which also keeps
     /// CSE from merging them. Instructions have an attribute of their own for it.
     static constexpr llvm::StringLiteral kCloneAttr = "memopt.clone";
+    /// On ops of the forward pass, with a number for each of their first results: those of activations that may wait for
+    /// the backward pass in fewer bits, else -1. The plan of a budget chooses among them.
+    static constexpr llvm::StringLiteral kActivationsAttr = "memopt.activations";
+    /// Before kernels are formed, on ops that make what an activation waits for the backward pass in.
+    static constexpr llvm::StringLiteral kNarrowedAttr = "memopt.narrowed";
+    /// On modules: the numbers of activations that a plan would keep in fewer bits.
+    static constexpr llvm::StringLiteral kChosenActivationsAttr = "memopt.chosen_activations";
     /// Before kernels are formed, on ops of the backward pass and the optimizer (getPhase, setPhase).
     static constexpr llvm::StringLiteral kPhaseAttr = "memopt.phase";
     /// On arguments of the planned program: the byte offset in the device's arena.

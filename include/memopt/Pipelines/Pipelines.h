@@ -67,9 +67,12 @@ struct PipelineOptions : public PassPipelineOptions<PipelineOptions> {
   Option<std::string> activationDtype{
       *this, "activation-dtype", llvm::cl::init("f32"),
       llvm::cl::desc("of kept activations: f32, bf16, int8 or fp8")};
-  Option<int64_t> activationShare{
-      *this, "activation-share", llvm::cl::init(100),
-      llvm::cl::desc("percent of their bytes that have that type, the first made first")};
+  ListOption<int64_t> activations{
+      *this, "activations",
+      llvm::cl::desc("numbers of the activations that have that type; none for all")};
+  Option<std::string> activationChoice{
+      *this, "activation-choice", llvm::cl::init("f32"),
+      llvm::cl::desc("type for which the plan of a budget says which activations should have it")};
   Option<bool> recompute{*this, "recompute-elementwise", llvm::cl::init(true),
                          llvm::cl::desc("recompute pointwise work")};
   ListOption<std::string> efficientConvBnEval{

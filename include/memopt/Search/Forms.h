@@ -24,6 +24,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace mlir::memopt {
 
@@ -37,9 +38,11 @@ struct Form {
   int64_t batch = 0; ///< samples; 0: as exported
   int64_t microBatches = 1;
   std::string precision, activationDtype;
-  int64_t activationShare = 100; ///< percent of the bytes of kept activations in that type
-  bool tilesLayers = false;      ///< wide layers between ops that mix tokens run tile by tile
+  std::vector<int64_t> activations; ///< numbers of those kept in that type; empty: all
+  bool tilesLayers = false;         ///< wide layers between ops that mix tokens run tile by tile
   OffloadTier offloadOptimizer = {}, offloadParam = {};
+
+  bool operator==(const Form &other) const;
 
   static Form of(const PipelineOptions &options);
   void apply(PipelineOptions &options) const;
@@ -53,7 +56,10 @@ struct Trial {
   int64_t bytes = 0;                ///< of the device
   double seconds = 0;               ///< of a step, predicted
   double leastSeconds = 0;          ///< the same without a budget
-  std::string message;              ///< unless Ok
+  /// Numbers of the wide activations that a plan of this form would narrow to meet the budget, where
+  /// the pipeline asks (activationChoice).
+  std::vector<int64_t> chosenActivations;
+  std::string message;                            ///< unless Ok
   std::shared_ptr<OwningOpRef<ModuleOp>> planned; ///< if Ok
   std::string remarks;                            ///< what was said on the way
 

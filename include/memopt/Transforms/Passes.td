@@ -404,14 +404,16 @@ def NarrowActivationsPass : Pass<"memopt-narrow-activations", "::mlir::func::Fun
     block is as many of the last dimensions as have 64 elements together. Codes are rounded at random, by words that are
     counted from the variables `seed` and `step`. int8 and fp8 also narrow values that are bf16 already.
 
-    With a share below 100 the values that are made first are narrowed, up to this percentage of all bytes; these wait
-    longest.
+    The values that may be narrowed have numbers from 0, in the order in which they are made; `only` narrows some of
+    them. With a `choice` the numbers are noted on the ops, as `memopt.activations`: memopt-rematerialize
+    says which of those that stay wide a plan would narrow.
 
     Remark: the number of values, and their bytes before and after.
   }];
   let options = [
     Option<"type", "type", "std::string", "\"f32\"", "bf16, int8, fp8, or f32 for no change">,
-    Option<"share", "share", "int64_t", "100", "Percentage of the bytes that are narrowed, in the order in which values are made">
+    ListOption<"only", "only", "int64_t", "Numbers of the activations that are narrowed; none for all">,
+    Option<"choice", "choice", "std::string", "\"f32\"", "Type that a plan may choose for single activations: bf16, int8, fp8, or f32 for no numbers">
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -586,11 +588,16 @@ def RematerializePass : Pass<"memopt-rematerialize", "::mlir::ModuleOp"> {
 
     The frontier of time against bytes follows only from the graph. The plan is its cheapest point within the budget, so
     more bytes never give a slower plan.
+
+    With `activations` the plan itself stays as it would be without. Of the activations that memopt-narrow-activations has
+    numbered, the search says which the cheapest plan within the budget would keep in this type, in the attribute
+    `memopt.chosen_activations` of the module: a kernel graph in which these are narrowed can then be formed.
   }];
   let options = [
     Option<"budget", "budget", "int64_t", "-1", "Bytes the device arena may have; -1 for no limit">,
     Option<"hostBudget", "host-budget", "int64_t", "-1", "Bytes the host arena may have; -1 for no limit">,
     Option<"swaps", "swaps", "bool", "false", "Values may be stored on the host and fetched again">,
+    Option<"activations", "activations", "std::string", "\"f32\"", "Type for which to say what a plan would narrow: bf16, int8, fp8, or f32 for nothing">,
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,
     Option<"threads", "threads", "int", "1", "Threads of the search, for speed only">,
     Option<"problem", "problem", "std::string", "\"\"", "File to write the planning problem to, for memopt-plan">,

@@ -102,10 +102,12 @@ LogicalResult MemoptDialect::verifyOperationAttribute(Operation *op, NamedAttrib
     return expect(isa<PhaseAttr>(value), "a phase");
   if (name == kPlannedAttr)
     return expect(isa<PlannedAttr>(value), "a #memopt.planned");
-  if (name == kSharesStateAttr || name == kOwnAttr)
+  if (name == kSharesStateAttr || name == kOwnAttr || name == kNarrowedAttr)
     return expect(isa<UnitAttr>(value), "a unit");
   if (name == kProgramOrderAttr)
     return expect(isa<DenseI32ArrayAttr>(value), "an array of i32");
+  if (name == kActivationsAttr || name == kChosenActivationsAttr)
+    return expect(isa<DenseI64ArrayAttr>(value), "an array of i64");
   if (name == kRestoreAttr)
     return expect(isa<StringAttr>(value), "a string");
   if (name == kTargetAttr)
@@ -301,6 +303,13 @@ void mlir::memopt::setPhase(Operation *op, Phase phase) {
   if (auto instruction = dyn_cast<InstructionOpInterface>(op))
     return instruction.setPhase(phase);
   op->setAttr(MemoptDialect::kPhaseAttr, PhaseAttr::get(op->getContext(), phase));
+}
+
+int64_t mlir::memopt::getActivationNumber(OpResult value) {
+  auto numbers =
+      value.getOwner()->getAttrOfType<DenseI64ArrayAttr>(MemoptDialect::kActivationsAttr);
+  bool isThere = numbers && value.getResultNumber() < numbers.size();
+  return isThere ? numbers[value.getResultNumber()] : -1;
 }
 
 TargetAttrInterface mlir::memopt::getTarget(Operation *op) {

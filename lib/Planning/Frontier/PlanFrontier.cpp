@@ -354,7 +354,8 @@ static std::vector<Stage> stagesOf(const PlanProblem &problem, bool isKnown) {
   if (!isKnown)
     stages.push_back({{true, false}, 1});
   stages.push_back({{false, true}, 1});
-  if (llvm::any_of(problem.ways, [](const PlanWay &way) { return way.store.has_value(); })) {
+  auto isStoredElsewhere = [](const PlanWay &way) { return way.store && way.copy.space != 0; };
+  if (llvm::any_of(problem.ways, isStoredElsewhere)) {
     if (!isKnown)
       stages.push_back({{true, true}, 0});
     for (double share : {0.25, 0.5})

@@ -37,6 +37,10 @@ std::optional<ActivationForm> mlir::memopt::parseActivationForm(StringRef name) 
   return std::nullopt;
 }
 
+bool mlir::memopt::isWide(Type elementType, ActivationForm form) {
+  return elementType.isF32() || (form != ActivationForm::BF16 && elementType.isBF16());
+}
+
 int64_t KeptActivation::getBytes() const {
   return getTensorBytes(codes.getType()) + (scales ? getTensorBytes(scales.getType()) : 0);
 }

@@ -61,14 +61,17 @@ public:
     for (Value &input : inputs)
       input = replacements.lookup_or(input, input);
     auto kernel = KernelOp::create(b, getLocation(), ValueRange(results).getTypes(), inputs);
-    copyAttributes(kernel);
+    copyAttributes(kernel, results);
     Block &body = kernel.getBody().emplaceBlock();
     IRMapping mapping;
     for (Value buffer : order)
       mapping.map(buffer, body.addArgument(buffer.getType(), buffer.getLoc()));
     b.setInsertionPointToStart(&body);
-    for (Operation *op : sortedOps())
-      b.clone(*op, mapping);
+    for (Operation *op : sortedOps()) {
+      Operation *member = b.clone(*op, mapping);
+      member->removeDiscardableAttr(MemoptDialect::kActivationsAttr);
+      member->removeDiscardableAttr(MemoptDialect::kNarrowedAttr);
+    }
     SmallVector<Value> yielded =
         llvm::map_to_vector(results, [&](Value value) { return mapping.lookup(value); });
     YieldOp::create(b, kernel.getLoc(), yielded);
@@ -142,9 +145,15 @@ private:
     return FusedLoc::get(unit.front()->getContext(), locations);
   }
 
-  /// The phase of its members, which is one, and the number of the clone that all of them are.
-  void copyAttributes(KernelOp kernel) const {
+  /// The phase of its members, which is one, the number of the clone that all of them are, and the
+  /// numbers of activations.
+  void copyAttributes(KernelOp kernel, ArrayRef<Value> results) const {
     kernel.setPhase(getPhase(unit.front()));
+    SmallVector<int64_t> activations = llvm::map_to_vector(
+        results, [](Value value) { return getActivationNumber(cast<OpResult>(value)); });
+    if (llvm::any_of(activations, [](int64_t number) { return number >= 0; }))
+      kernel->setDiscardableAttr(MemoptDialect::kActivationsAttr,
+                                 DenseI64ArrayAttr::get(kernel.getContext(), activations));
     Attribute clone = unit.front()->getDiscardableAttr(MemoptDialect::kCloneAttr);
     bool isClone = clone && llvm::all_of(unit, [&](Operation *op) {
                      return op->getDiscardableAttr(MemoptDialect::kCloneAttr) == clone;

@@ -225,6 +225,21 @@ void KernelFusion::mergeWithSources(unsigned node) {
     tryMerge(nodes[source].cluster, nodes[node].cluster);
 }
 
+/// Whether both read `value`, which has about as many elements as their loops have points. What
+/// rounds an activation joins those, too, that have inlined ops in between, and so do those that
+/// read a rounded one; whoever joined all neighbours so would make kernels that no small budget has
+/// room for.
+static bool readBoth(const FusionNode &node, const FusionNode &sibling, Value value) {
+  if (isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(value.getDefiningOp()) ||
+      cast<RankedTensorType>(value.getType()).getNumElements() * 2 < getPoints(node.domain))
+    return false;
+  auto isNarrowed = [](Operation *op) { return op && op->hasAttr(MemoptDialect::kNarrowedAttr); };
+  if (isNarrowed(node.op) || isNarrowed(sibling.op) || isNarrowed(value.getDefiningOp()))
+    return llvm::is_contained(sibling.leaves, value);
+  return llvm::is_contained(node.op->getOperands(), value) &&
+         llvm::is_contained(sibling.op->getOperands(), value);
+}
+
 /// Neighbours that read the same tensor over equal loops save one pass over it.
 void KernelFusion::mergeWithSiblings(unsigned number) {
   constexpr unsigned neighbourhood = 24;
@@ -234,13 +249,8 @@ void KernelFusion::mergeWithSiblings(unsigned number) {
     if (!sibling.isMember || sibling.isInlined || sibling.cluster == node.cluster ||
         sibling.domain != node.domain || sibling.domain.empty())
       continue;
-    bool shares = llvm::any_of(node.op->getOperands(), [&](Value operand) {
-      return !isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(operand.getDefiningOp()) &&
-             cast<RankedTensorType>(operand.getType()).getNumElements() * 2 >=
-                 getPoints(node.domain) &&
-             llvm::is_contained(sibling.op->getOperands(), operand);
-    });
-    if (shares)
+    auto isShared = [&](Value value) { return readBoth(node, sibling, value); };
+    if (llvm::any_of(node.op->getOperands(), isShared) || llvm::any_of(node.leaves, isShared))
       tryMerge(sibling.cluster, node.cluster);
   }
 }

@@ -16,8 +16,8 @@
 // Chosen: results of products, convolutions and attention, and pointwise ones, that follow from
 //         the step's inputs. What statistics and sums give stays f32 (means, deviations, the
 //         logarithms that attention and losses keep): few bytes, on which every element depends.
-//         Of these the first made, up to a share of their bytes: they wait longest, and a byte
-//         costs as much time to narrow in one as in another.
+//         All of these, or those whose numbers a plan has chosen (BudgetSearch), which sees the
+//         numbers on the ops.
 // Codes:  random words follow from the run's seed and the step's number, where the program has
 // these. Bits:   of forward values and of the loss of a step never change.
 //
@@ -55,24 +55,19 @@ static bool makesActivations(Operation *op) {
   return op->hasTrait<OpTrait::ComputedByLibrary>();
 }
 
-/// Ids of random words, apart from those of the model's own draws, which count from 0.
-static constexpr int64_t kFirstId = int64_t(1) << 30;
-
 /// Whether the form has fewer bits.
 static bool isLargeAndWide(Value value, ActivationForm form) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || type.getRank() == 0 || getTensorBytes(type) < kLeastNarrowedBytes)
-    return false;
-  Type element = type.getElementType();
-  return element.isF32() || (form != ActivationForm::BF16 && element.isBF16());
+  return type && type.getRank() > 0 && getTensorBytes(type) >= kLeastNarrowedBytes &&
+         isWide(type.getElementType(), form);
 }
 
 namespace {
-/// Narrows what one block of the program keeps.
+/// Narrows what one block of the program keeps, or numbers it.
 class Narrower {
 public:
-  Narrower(Block &block, ActivationForm form, int64_t firstId)
-      : block(block), form(form), words{{}, {}, firstId}, readers(block) {
+  Narrower(Block &block, ActivationForm form, int64_t firstNumber)
+      : block(block), form(form), firstNumber(firstNumber), readers(block) {
     findReached();
     for (Operation &op : block)
       if (!isAfterForward(&op) && makesActivations(&op) && reached.contains(&op))
@@ -80,19 +75,24 @@ public:
           candidates.push_back({op.getResult(0), std::move(groups)});
   }
 
-  /// Of all that can wait in the narrow type.
-  int64_t getCandidateBytes() const {
-    int64_t bytes = 0;
-    for (const Candidate &candidate : candidates)
-      bytes += getTensorBytes(candidate.wide.getType());
-    return bytes;
+  /// The activations of a program have numbers from 0; this block's go up to this one.
+  int64_t getEndOfNumbers() const { return firstNumber + static_cast<int64_t>(candidates.size()); }
+
+  /// Narrows the activations whose numbers are `chosen`, all of them where none is.
+  void narrow(ArrayRef<int64_t> chosen) {
+    for (auto [number, candidate] : llvm::enumerate(candidates))
+      if (int64_t all = firstNumber + static_cast<int64_t>(number);
+          chosen.empty() || llvm::is_contained(chosen, all))
+        narrow(candidate, all);
   }
 
-  /// Narrows candidates, the first made first, until they have so many bytes.
-  void run(int64_t bytes) {
-    for (const Candidate &candidate : candidates)
-      if (bytesBefore < bytes)
-        narrow(candidate);
+  /// Notes the numbers on the ops.
+  void mark() {
+    Builder b(block.getParentOp()->getContext());
+    for (auto [number, candidate] : llvm::enumerate(candidates))
+      candidate.wide.getDefiningOp()->setDiscardableAttr(
+          MemoptDialect::kActivationsAttr,
+          b.getDenseI64ArrayAttr(firstNumber + static_cast<int64_t>(number)));
   }
 
   int64_t getValues() const { return values; }
@@ -107,13 +107,14 @@ private:
 
   void findReached();
   SmallVector<BackwardReaders::Group> getGroups(Operation *op);
-  void narrow(const Candidate &candidate);
+  void narrow(const Candidate &candidate, int64_t number);
   void readWords();
   Value readWord(ImplicitLocOpBuilder &b, StringRef name);
 
   Block &block;
   ActivationForm form;
-  RoundingWords words; ///< seed and step once they are read
+  int64_t firstNumber;
+  RoundingWords words = {}; ///< seed and step once they are read
   BackwardReaders readers;
   DenseSet<Operation *> reached; ///< ops that follow from inputs of the block
   SmallVector<Candidate> candidates;
@@ -147,23 +148,53 @@ SmallVector<BackwardReaders::Group> Narrower::getGroups(Operation *op) {
   return groups;
 }
 
-void Narrower::narrow(const Candidate &candidate) {
+/// The reshape behind `wide` where all of its uses are reshapes to one type with the same lines: in
+/// that shape readers compute, and share kernels with what rounds and widens. Null for none.
+static Operation *findCommonReshape(Value wide) {
+  Operation *reshape = nullptr;
+  for (Operation *user : wide.getUsers()) {
+    if (!isReshape(user) || user->getBlock() != wide.getParentBlock())
+      return nullptr;
+    Type type = user->getResult(0).getType();
+    if (tensorType(user->getResult(0)).getRank() == 0 ||
+        tensorType(user->getResult(0)).getShape().back() != tensorType(wide).getShape().back() ||
+        (reshape && reshape->getResult(0).getType() != type))
+      return nullptr;
+    if (!reshape || user->isBeforeInBlock(reshape))
+      reshape = user;
+  }
+  return reshape && !isAfterForward(reshape) ? reshape : nullptr;
+}
+
+void Narrower::narrow(const Candidate &candidate, int64_t number) {
   Value wide = candidate.wide;
   ImplicitLocOpBuilder b(wide.getLoc(), wide.getContext());
+  Operation *reshape = findCommonReshape(wide);
+  if (reshape) {
+    reshape->moveAfter(wide.getDefiningOp());
+    wide = reshape->getResult(0);
+  }
   b.setInsertionPointAfterValue(wide);
   readWords();
+  words.id = kFirstActivationId + number;
   KeptActivation kept = narrowActivation(b, wide, form, words);
-  ++words.id;
+  for (Value part : {kept.codes, kept.scales})
+    if (part)
+      part.getDefiningOp()->setAttr(MemoptDialect::kNarrowedAttr, b.getUnitAttr());
   Type type = getElementTypeOrSelf(wide);
   for (const BackwardReaders::Group &group : candidate.groups) {
     b.setInsertionPoint(readers.getReader(*group.front()));
     Value again = widenActivation(b, kept, form, type);
     setPhase(again.getDefiningOp(), Phase::Backward);
-    for (OpOperand *use : group)
-      use->set(again);
+    for (OpOperand *use : group) {
+      if (reshape)
+        use->getOwner()->getResult(0).replaceAllUsesWith(again);
+      else
+        use->set(again);
+    }
   }
   ++values;
-  bytesBefore += getTensorBytes(wide.getType());
+  bytesBefore += getTensorBytes(candidate.wide.getType());
   bytesAfter += kept.getBytes();
 }
 
@@ -198,31 +229,40 @@ struct NarrowActivationsPass
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    std::optional<ActivationForm> form = parseActivationForm(type);
-    if (type != "f32" && !form) {
-      func.emitError() << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '"
-                       << type << "'";
-      return signalPassFailure();
-    }
-    if (share < 0 || share > 100) {
-      func.emitError() << "expected a share of kept activations of 0 to 100 percent, found "
-                       << share.getValue();
-      return signalPassFailure();
-    }
+    for (const std::string &name : {type.getValue(), choice.getValue()})
+      if (name != "f32" && !parseActivationForm(name)) {
+        func.emitError()
+            << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '" << name
+            << "'";
+        return signalPassFailure();
+      }
     if (failed(verifyTensorGraph(func)))
       return signalPassFailure();
-    if (!form || func.isExternal())
+    std::optional<ActivationForm> form = parseActivationForm(type);
+    std::optional<ActivationForm> possible = form ? form : parseActivationForm(choice);
+    if (!possible || func.isExternal())
       return markAllAnalysesPreserved();
-    int64_t values = 0, before = 0, after = 0;
+    int64_t numbers = 0, values = 0, before = 0, after = 0;
     for (Block *block : getProgramBlocks(func.getBody().front())) {
-      Narrower narrower(*block, *form, kFirstId + values);
-      narrower.run(llvm::divideCeil(narrower.getCandidateBytes() * share, 100));
+      Narrower narrower(*block, *possible, numbers);
+      if (parseActivationForm(choice))
+        narrower.mark();
+      if (form)
+        narrower.narrow(llvm::to_vector(llvm::map_range(only, [](int64_t each) { return each; })));
+      numbers = narrower.getEndOfNumbers();
       values += narrower.getValues();
       before += narrower.getBytesBefore();
       after += narrower.getBytesAfter();
     }
-    emitRemark(func.getLoc()) << "keeps " << values << " activations in " << type << ": " << after
-                              << " bytes instead of " << before;
+    for (int64_t number : only)
+      if (number < 0 || number >= numbers) {
+        func.emitError() << "expected numbers of the " << numbers
+                         << " activations that may be narrowed, found " << number;
+        return signalPassFailure();
+      }
+    if (form)
+      emitRemark(func.getLoc()) << "keeps " << values << " activations in " << type << ": " << after
+                                << " bytes instead of " << before;
   }
 };
 } // namespace

@@ -103,6 +103,7 @@ static LogicalResult form(OpType op, ConvolutionKind kind, Value input, Value ou
     builder.replaceResult(op->getResult(0), made->getResult(0));
   if (relu) {
     relu->getResult(0).replaceAllUsesWith(made->getResult(0));
+    moveActivationNumber(relu, *made);
     relu->erase();
   }
   op->erase();

@@ -43,7 +43,17 @@ FailureOr<LibraryCallOp> mlir::memopt::createLibraryCall(OpBuilder &builder, Ope
 
 FailureOr<LibraryCallOp> LibraryCallBuilder::create(LibraryCallAttrInterface call) {
   OpBuilder b(op);
-  return createLibraryCall(b, op, resultTypes, operands, call, offsets);
+  FailureOr<LibraryCallOp> made = createLibraryCall(b, op, resultTypes, operands, call, offsets);
+  if (succeeded(made))
+    moveActivationNumber(op, *made);
+  return made;
+}
+
+void mlir::memopt::moveActivationNumber(Operation *from, Operation *to) {
+  if (auto cut = dyn_cast<tensor::ExtractSliceOp>(to)) // of padded lines
+    to = cut.getSource().getDefiningOp();
+  if (Attribute number = from->getDiscardableAttr(MemoptDialect::kActivationsAttr))
+    to->setDiscardableAttr(MemoptDialect::kActivationsAttr, number);
 }
 
 //===----------------------------------------------------------------------===//

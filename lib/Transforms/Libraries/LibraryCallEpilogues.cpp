@@ -283,6 +283,7 @@ Type LibraryCallBuilder::takeRounding(std::optional<BiasAddition> &bias, Type ty
     return type;
   }
   rounding->getResult(0).replaceAllUsesWith(result);
+  moveActivationNumber(rounding, op);
   rounding->erase();
   return type;
 }
@@ -298,6 +299,7 @@ void mlir::memopt::replaceWithBias(const BiasAddition &match, Value made) {
     sum.setType(tensorType(sum).clone(tensorType(made).getElementType()));
   }
   linalg::GenericOp last = match.rounding ? match.rounding : add;
+  moveActivationNumber(last, made.getDefiningOp());
   last->getResult(0).replaceAllUsesWith(sum);
   if (match.rounding)
     last->erase();

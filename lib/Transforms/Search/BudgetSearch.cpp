@@ -9,6 +9,7 @@
 #include "memopt/Transforms/Search/BudgetSearch.h"
 #include "memopt/Planning/Order/PlanSolver.h"
 
+#include "ActivationWays.h"
 #include "CallChoices.h"
 #include "memopt/Transforms/Kernels/InlineIntoReaders.h"
 #include "memopt/Transforms/Memory/OrderProblem.h"
@@ -77,6 +78,8 @@ struct BudgetSearch::State {
   LogicalResult solve();
   FailureOr<BudgetPlan> place(Candidate &candidate, int64_t budget);
   LogicalResult solve(const Form &form, std::vector<std::vector<int32_t>> known = {});
+  FailureOr<planning::PlanFrontier> solve(const Form &form, const planning::PlanProblem &problem,
+                                          std::vector<std::vector<int32_t>> known);
   std::vector<std::vector<int32_t>> getOrders() const;
   void dropDominated();
   /// Bytes above the host's budget.
@@ -93,6 +96,7 @@ struct BudgetSearch::State {
   InlinedForm copy; ///< owns the module of `inlining`
   std::optional<Form> inlining;
   std::optional<BudgetPlan> given;
+  std::vector<std::vector<int32_t>> standingOrders; ///< of the first form, swaps included
   std::vector<Candidate> candidates; ///< cheapest first; no point has one below in bytes and time
   int64_t lowerBound = std::numeric_limits<int64_t>::max();
 };
@@ -273,6 +277,7 @@ LogicalResult BudgetSearch::State::solve() {
   // The same ops by the same numbers, and ways besides.
   if (swapping && failed(solve(*swapping, getOrders())))
     return failure();
+  standingOrders = getOrders();
   // The other form lowers what single instructions need; no use where more than that binds.
   constexpr double kBinding = 1.25;
   if (static_cast<double>(candidates.front().point.peak) <=
@@ -311,8 +316,9 @@ std::vector<std::vector<int32_t>> BudgetSearch::State::getOrders() const {
   return orders;
 }
 
-LogicalResult BudgetSearch::State::solve(const Form &form,
-                                         std::vector<std::vector<int32_t>> known) {
+FailureOr<planning::PlanFrontier>
+BudgetSearch::State::solve(const Form &form, const planning::PlanProblem &problem,
+                           std::vector<std::vector<int32_t>> known) {
   planning::PlanFrontierOptions search;
   search.known = std::move(known);
   // What memopt-schedule has moved may hide the segments that the program is made of.
@@ -321,12 +327,19 @@ LogicalResult BudgetSearch::State::solve(const Form &form,
   search.iterations = options.iterations;
   search.threads = options.threads;
   search.cache = options.cache;
-  llvm::Expected<planning::PlanFrontier> frontier =
-      planning::solvePlanFrontier(form.searchProblem, search);
+  llvm::Expected<planning::PlanFrontier> frontier = planning::solvePlanFrontier(problem, search);
   if (!frontier)
     return fail(form.step, frontier.takeError());
-  if (llvm::Error wrong = planning::verifyPlanFrontier(form.searchProblem, *frontier))
+  if (llvm::Error wrong = planning::verifyPlanFrontier(problem, *frontier))
     return fail(form.step, std::move(wrong));
+  return std::move(*frontier);
+}
+
+LogicalResult BudgetSearch::State::solve(const Form &form,
+                                         std::vector<std::vector<int32_t>> known) {
+  FailureOr<planning::PlanFrontier> frontier = solve(form, form.searchProblem, std::move(known));
+  if (failed(frontier))
+    return failure();
   lowerBound = std::min(lowerBound, frontier->peakLowerBound);
   for (planning::PlanFrontier::Point &point : frontier->points)
     candidates.push_back({&form, std::move(point), {}});
@@ -382,4 +395,30 @@ FailureOr<BudgetPlan> BudgetSearch::findPlan(int64_t budget) {
       return failure();
   }
   return best;
+}
+
+/// Gaps of a layout are not known here: whoever narrows these activations searches the graph that
+/// comes of it as any other.
+FailureOr<SmallVector<int64_t>> BudgetSearch::findActivations(int64_t budget) {
+  if (!state->options.activations)
+    return SmallVector<int64_t>();
+  if (failed(state->solve()))
+    return failure();
+  const Form &form = state->swapping ? *state->swapping : state->standing;
+  ActivationWays ways(form.searchProblem, form.problem.getInstructions(), form.costs,
+                      *state->options.activations);
+  FailureOr<planning::PlanFrontier> frontier =
+      state->solve(form, ways.getProblem(), state->standingOrders);
+  if (failed(frontier))
+    return failure();
+  auto getKey = [&](const planning::PlanFrontier::Point &point) {
+    bool isWithin = point.peak <= budget && state->getExcess(point) == 0;
+    return std::tuple(!isWithin, isWithin ? 0 : state->getExcess(point),
+                      isWithin ? point.cost : point.peak);
+  };
+  const auto *best = &frontier->points.front();
+  for (const planning::PlanFrontier::Point &point : frontier->points)
+    if (getKey(point) < getKey(*best))
+      best = &point;
+  return ways.getNarrowed(best->order);
 }

@@ -35,6 +35,13 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
   using RematerializePassBase::RematerializePassBase;
 
   void runOnOperation() override {
+    plan();
+    // What is compiled does not depend on who has asked.
+    getOperation().walk(
+        [](Operation *op) { op->removeDiscardableAttr(MemoptDialect::kActivationsAttr); });
+  }
+
+  void plan() {
     ModuleOp module = getOperation();
     if (budget < 0 && problem.empty())
       return;
@@ -52,6 +59,13 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     options.threads = threads;
     options.hostBudget = hostBudget;
     options.swaps = swaps;
+    options.activations = parseActivationForm(activations);
+    if (activations != "f32" && !options.activations) {
+      module.emitError()
+          << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '"
+          << activations << "'";
+      return signalPassFailure();
+    }
     FailureOr<BudgetPlan> given = BudgetSearch(*step, options).getGivenPlan();
     if (failed(given))
       return signalPassFailure();
@@ -61,8 +75,12 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     if (search.fits(*given, budget))
       return;
     FailureOr<BudgetPlan> plan = search.findPlan(budget);
-    if (failed(plan))
+    FailureOr<SmallVector<int64_t>> narrowed = search.findActivations(budget);
+    if (failed(plan) || failed(narrowed))
       return signalPassFailure();
+    if (!narrowed->empty())
+      module->setAttr(MemoptDialect::kChosenActivationsAttr,
+                      DenseI64ArrayAttr::get(module.getContext(), *narrowed));
     search.apply(*plan);
     assert(isAsJudged(module, *plan) && "plan-memory sees another arena than the search");
     if (!search.fits(*plan, budget)) {

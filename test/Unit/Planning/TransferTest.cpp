@@ -8,6 +8,7 @@
 
 #include "memopt/Planning/Order/PlanSolver.h"
 
+#include "memopt/Planning/Problem/PlanFile.h"
 #include "memopt/Planning/Simulation/PlanExecution.h"
 #include "memopt/Planning/Simulation/PlanSequence.h"
 #include "memopt/Planning/Utils/SearchRandom.h"
@@ -143,6 +144,49 @@ TEST(Transfer, HomesAreFetchedAtAnyTime) {
             "position 3: the fetch of way 0 runs after an op that must come after it");
 }
 
+/// A fetch that is behind an op comes behind its first run, as the simulator and the judge see it;
+/// in the file a way says so.
+TEST(Transfer, FetchesMayHaveToComeBehindAnotherOp) {
+  PlanProblem problem =
+      twoSpaces({op(100, 10, {}), op(50, 10, {0}), op(0, 10, {}), op(1, 10, {0})});
+  problem.ways = {homeOf(0, 4)};
+  problem.ways[0].behind = PlanValue{2, 0};
+  int32_t fetch = 6, wait = 7;
+  EXPECT_EQ(measure(problem, {0, 1, 2, fetch, wait, 3}).cost, 44);
+  std::vector<int32_t> early{0, 1, fetch, wait, 2, 3};
+  EXPECT_EQ(why(problem, early), "position 2: the fetch of way 0 uses op 2, which has not run");
+  llvm::Expected<PlanMeasure> judged = judgePlan(problem, early);
+  EXPECT_FALSE(bool(judged));
+  llvm::consumeError(judged.takeError());
+  EXPECT_EQ(why(problem, {0, 1, 2, fetch, 2, wait, 3}),
+            "position 5: what the fetch of way 0 holds was made again before its wait");
+
+  std::string text = printPlanProblem(problem);
+  EXPECT_NE(text.find("behind"), std::string::npos) << text;
+  llvm::Expected<PlanFile> again = parsePlanFile(text, "text");
+  ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
+  ASSERT_EQ(again->problem.ways.size(), 1u);
+  EXPECT_EQ(again->problem.ways[0].behind, problem.ways[0].behind);
+}
+
+/// Bytes on the device alone: a copy of fewer bytes, made and read by kernels, in turn with all
+/// else.
+TEST(Transfer, CopiesMayLieBesideTheirValues) {
+  PlanProblem problem = twoSpaces(
+      {op(100, 10, {}), op(1, 10, {0}), op(80, 10, {1}), op(1, 10, {2}), op(1, 10, {0, 3})});
+  PlanWay way;
+  way.value = {0, 0};
+  way.store = PlanTransfer{0, 3, {}};
+  way.fetch = {0, 2, {}};
+  way.copy = {25, 1, 0};
+  problem.ways = {way};
+  EXPECT_EQ(measure(problem, {0, 1, 2, 3, 4}).peak, 181);
+  PlanMeasure narrowed = measure(problem, {0, 1, 5, 6, 2, 3, 7, 8, 4});
+  // While the copy is made or read both are there, beside 1; in between 25 + 80 + 1.
+  EXPECT_EQ(narrowed.peak, 126);
+  EXPECT_EQ(narrowed.cost, 55);
+}
+
 /// What a start reads and makes, and what it needs besides, stays until its wait.
 TEST(Transfer, StartsHoldBothEndsUntilTheirWait) {
   PlanProblem problem =
@@ -258,6 +302,18 @@ TEST(Transfer, RefusesBrokenProblems) {
   problem.ways[0].store.reset();
   EXPECT_EQ(refusal(problem), "way 0: has a copy and nothing that stores it");
   problem = good;
+  problem.ways[0].behind = PlanValue{4, 0};
+  EXPECT_EQ(refusal(problem), "way 0: is fetched behind result 0 of op 4, which there is not");
+  problem.ways[0].behind = PlanValue{1, 0};
+  EXPECT_EQ(refusal(problem), "way 0: is fetched behind a value with bytes");
+  problem.ops[2].results.push_back({});
+  problem.ops[3].inputs = {{0, 0}};
+  problem.ways[0].behind = PlanValue{2, 1};
+  EXPECT_EQ(refusal(problem), "");
+  problem.regions = {{1, 3, 2}};
+  EXPECT_EQ(refusal(problem),
+            "way 0: is fetched behind op 2 of region 0, whose values do not leave it");
+  problem = good;
   problem.regions = {{1, 3, 2}};
   EXPECT_EQ(refusal(problem), "op 3: input is op 2 of region 0, whose values do not leave it");
   problem.regions = {{1, 4, 2}, {0, 2, 2}};
@@ -354,6 +410,11 @@ static PlanProblem randomProblem(SearchRandom &random, int count, bool withRegio
         if (random.below(2)) {
           way.store = PlanTransfer{1, random.below(8), {}};
           way.copy = {problem.ops[i].results[r].bytes, 1, 1};
+        }
+        if (int32_t other = random.below(count);
+            random.below(4) == 0 && reaches(other, i) && problem.ops[other].waitsFor < 0) {
+          way.behind = PlanValue{other, int32_t(problem.ops[other].results.size())};
+          problem.ops[other].results.push_back({});
         }
         problem.ways.push_back(way);
       }

@@ -111,6 +111,70 @@ TEST(FormSearchTest, LayersAreTiledWhereThatIsWhatFits) {
   EXPECT_FALSE(choose(roomy, choices).best.form.tilesLayers);
 }
 
+/// The largest two of four activations of 100 bytes are what a plan would narrow; recomputing each
+/// byte above the budget takes 10 ms, narrowing an activation 0.1 s and halves it.
+class NarrowingPlanner final : public FormPlanner {
+public:
+  explicit NarrowingPlanner(int64_t budget) : budget(budget) {
+    options.precision = options.activationDtype = "f32";
+  }
+
+  Form getForm() const override { return Form::of(options); }
+  const PipelineOptions &getPipelineOptions() const override { return options; }
+  FailureOr<int64_t> getExportedBatch() override { return int64_t(8); }
+
+  Trial tryForm(const Form &form, double worthSeconds) override {
+    forms.push_back(form);
+    bool isNarrow = form.activationDtype != "f32";
+    auto narrowed =
+        static_cast<int64_t>(isNarrow && form.activations.empty() ? 4 : form.activations.size());
+    int64_t above = std::max<int64_t>(0, 400 - 50 * narrowed - budget);
+    Trial trial;
+    trial.form = form;
+    trial.bytes = 400 - 50 * narrowed - above;
+    trial.leastSeconds = 10 + 0.1 * double(narrowed);
+    trial.seconds = trial.leastSeconds + 0.01 * double(above);
+    trial.isHopeless = trial.leastSeconds >= worthSeconds;
+    // Each plan has an eye for one activation at a time.
+    if (above > 0 && narrowed < 4)
+      trial.chosenActivations = {3 - narrowed};
+    return trial;
+  }
+  Trial tryOptions(llvm::function_ref<void(PipelineOptions &)>, double) override { return {}; }
+
+  PipelineOptions options;
+  int64_t budget;
+  std::vector<Form> forms;
+};
+
+TEST(FormSearchTest, SingleActivationsAreNarrowedThatAPlanChooses) {
+  FormChoices choices;
+  choices.activations = true;
+  // 100 bytes too many: two activations do, which the plans name one after the other.
+  NarrowingPlanner planner(300);
+  SearchResult result = chooseForm(planner, choices, llvm::nulls());
+  ASSERT_EQ(result.code, StatusCode::Ok);
+  EXPECT_EQ(result.best.form.activationDtype, "bf16");
+  EXPECT_EQ(result.best.form.activations, (std::vector<int64_t>{2, 3}));
+  EXPECT_NE(result.remark.find("chose --activation-dtype=bf16 (2 chosen by the plan): 300 bytes"),
+            std::string::npos)
+      << result.remark;
+  PipelineOptions options;
+  result.best.form.apply(options);
+  EXPECT_EQ(Form::of(options).activations, result.best.form.activations);
+}
+
+TEST(FormSearchTest, WhatFitsWideIsNotNarrowed) {
+  FormChoices choices;
+  choices.activations = true;
+  NarrowingPlanner planner(400);
+  SearchResult result = chooseForm(planner, choices, llvm::nulls());
+  ASSERT_EQ(result.code, StatusCode::Ok);
+  EXPECT_EQ(result.best.form.activationDtype, "f32");
+  for (const Form &form : planner.forms)
+    EXPECT_TRUE(form.activations.empty());
+}
+
 TEST(FormSearchTest, WhatIsNotAllowedIsSaidBesideTheSmallestPlan) {
   InventedPlanner planner(400);
   SearchResult result = choose(planner, {});

@@ -34,6 +34,12 @@ enum class ActivationForm { BF16, Int8, FP8 };
 /// Nothing for other words.
 std::optional<ActivationForm> parseActivationForm(StringRef name);
 
+/// Whether an element has more bits than the form.
+bool isWide(Type elementType, ActivationForm form);
+
+/// Ids of random words, apart from those of the model's own draws, which count from 0.
+inline constexpr int64_t kFirstActivationId = int64_t(1) << 30;
+
 /// What random words follow from, scalars of i64, and what tells those of an activation.
 struct RoundingWords {
   Value seed, step;

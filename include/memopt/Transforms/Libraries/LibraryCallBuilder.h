@@ -104,6 +104,9 @@ FailureOr<LibraryCallOp> createLibraryCall(OpBuilder &builder, Operation *op, Ty
 /// Lets users of the sum read `made`, the call's result with the bias in it.
 void replaceWithBias(const BiasAddition &match, Value made);
 
+/// What `from` made is the result of `to` from now on: so is its number among activations, if any.
+void moveActivationNumber(Operation *from, Operation *to);
+
 /// Lets users of the sum that takeAccumulation found read `made`, the call's result, in its order.
 void replaceAccumulation(linalg::GenericOp add, Value made);
 

@@ -19,10 +19,12 @@
 
 #include "memopt/Analysis/CostModel.h"
 #include "memopt/Analysis/StepModel.h"
+#include "memopt/Transforms/Kernels/ActivationCodes.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
 #include <limits>
+#include <optional>
 #include <vector>
 
 namespace memopt {
@@ -37,6 +39,8 @@ struct BudgetOptions {
   ::memopt::Cache *cache = nullptr; ///< where answers are found again, or null; for speed only
   int64_t hostBudget = -1;          ///< bytes of the host's arena; -1: no limit
   bool swaps = false;               ///< values may be stored on the host and fetched again
+  /// What activations might wait in (findActivations); plans of this graph leave them as they are.
+  std::optional<ActivationForm> activations;
 };
 
 /// An order of the step's instructions, with repeats where they run again, and what it needs.
@@ -68,6 +72,11 @@ public:
   /// own; where there is none, the lowest. A larger budget never gets a slower plan.
   FailureOr<BudgetPlan> findPlan(int64_t budget);
   bool fits(const BudgetPlan &plan, int64_t budget) const;
+
+  /// The numbers of the activations that the cheapest plan within `budget` would keep in fewer bits,
+  /// or the lowest plan where none is within: a search of its own, with these as one more way to
+  /// have a value, which begins with what findPlan has found. None where the options name no form.
+  FailureOr<SmallVector<int64_t>> findActivations(int64_t budget);
 
   /// Proven once findPlan has searched: no order of these instructions needs less.
   int64_t getLowerBound() const;
