@@ -37,6 +37,16 @@ std::optional<ActivationForm> mlir::memopt::parseActivationForm(StringRef name) 
   return std::nullopt;
 }
 
+FailureOr<std::optional<ActivationForm>> mlir::memopt::readActivationForm(Operation *op,
+                                                                          StringRef name) {
+  std::optional<ActivationForm> form = parseActivationForm(name);
+  if (!form && name != "f32")
+    return op->emitError()
+           << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '" << name
+           << "'";
+  return form;
+}
+
 bool mlir::memopt::isWide(Type elementType, ActivationForm form) {
   return elementType.isF32() || (form != ActivationForm::BF16 && elementType.isBF16());
 }

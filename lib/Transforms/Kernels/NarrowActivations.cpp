@@ -229,23 +229,17 @@ struct NarrowActivationsPass
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    for (const std::string &name : {type.getValue(), choice.getValue()})
-      if (name != "f32" && !parseActivationForm(name)) {
-        func.emitError()
-            << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '" << name
-            << "'";
-        return signalPassFailure();
-      }
-    if (failed(verifyTensorGraph(func)))
+    FailureOr<std::optional<ActivationForm>> asked = readActivationForm(func, type);
+    FailureOr<std::optional<ActivationForm>> offered = readActivationForm(func, choice);
+    if (failed(asked) || failed(offered) || failed(verifyTensorGraph(func)))
       return signalPassFailure();
-    std::optional<ActivationForm> form = parseActivationForm(type);
-    std::optional<ActivationForm> possible = form ? form : parseActivationForm(choice);
+    std::optional<ActivationForm> form = *asked, possible = form ? form : *offered;
     if (!possible || func.isExternal())
       return markAllAnalysesPreserved();
     int64_t numbers = 0, values = 0, before = 0, after = 0;
     for (Block *block : getProgramBlocks(func.getBody().front())) {
       Narrower narrower(*block, *possible, numbers);
-      if (parseActivationForm(choice))
+      if (*offered)
         narrower.mark();
       if (form)
         narrower.narrow(llvm::to_vector(llvm::map_range(only, [](int64_t each) { return each; })));

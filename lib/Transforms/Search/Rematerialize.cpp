@@ -59,13 +59,10 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     options.threads = threads;
     options.hostBudget = hostBudget;
     options.swaps = swaps;
-    options.activations = parseActivationForm(activations);
-    if (activations != "f32" && !options.activations) {
-      module.emitError()
-          << "expected f32, bf16, int8 or fp8 as the type of kept activations, found '"
-          << activations << "'";
+    FailureOr<std::optional<ActivationForm>> form = readActivationForm(module, activations);
+    if (failed(form))
       return signalPassFailure();
-    }
+    options.activations = *form;
     FailureOr<BudgetPlan> given = BudgetSearch(*step, options).getGivenPlan();
     if (failed(given))
       return signalPassFailure();

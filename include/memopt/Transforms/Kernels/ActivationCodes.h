@@ -33,6 +33,8 @@ enum class ActivationForm { BF16, Int8, FP8 };
 
 /// Nothing for other words.
 std::optional<ActivationForm> parseActivationForm(StringRef name);
+/// The same of a pass's option; fails with an error on `op` for words that are not f32 either.
+FailureOr<std::optional<ActivationForm>> readActivationForm(Operation *op, StringRef name);
 
 /// Whether an element has more bits than the form.
 bool isWide(Type elementType, ActivationForm form);

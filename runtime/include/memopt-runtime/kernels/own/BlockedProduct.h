@@ -223,23 +223,20 @@ private:
     int64_t width = kernels.rowsPerPanel, depth = factors.depth;
     int64_t panelStride = kernels.columnsPerPanel * depth;
     const Computed *columns = factors.columns + firstPanel * panelStride;
-    auto run = [&](int64_t panels, const PlacedBlock<const Computed *> &rows, Computed *to) {
-      kernels.multiply(panels, columnPanels, depth, rows.first, width * rows.row, rows.row,
-                       rows.column, columns, panelStride, kernels.columnsPerPanel, to, stride,
-                       accumulate);
-    };
-    // Panels have their rows side by side.
-    auto runPacked = [&](int64_t panels, Computed *to) {
-      kernels.multiply(panels, columnPanels, depth, factors.packedRows, width * depth, 1, width,
+    auto run = [&](int64_t panels, const PlacedBlock<const Computed *> &rows, int64_t panel,
+                   Computed *to) {
+      kernels.multiply(panels, columnPanels, depth, rows.first, panel, rows.row, rows.column,
                        columns, panelStride, kernels.columnsPerPanel, to, stride, accumulate);
     };
-    if (!places.rows)
-      return runPacked(ceilDivide(block.rows, width), target);
-    int64_t whole = block.rows / width;
-    if (whole)
-      run(whole, operands.findRows(block.product, block.rowBegin, factors.depthBegin), target);
-    if (whole * width < block.rows)
-      runPacked(1, target + whole * width * stride);
+    int64_t inPlace = places.rows ? block.rows / width : 0;
+    if (inPlace) {
+      PlacedBlock<const Computed *> rows =
+          operands.findRows(block.product, block.rowBegin, factors.depthBegin);
+      run(inPlace, rows, width * rows.row, target);
+    }
+    // Packed panels have their rows side by side.
+    if (int64_t packed = ceilDivide(block.rows, width) - inPlace)
+      run(packed, {factors.packedRows, 1, width}, width * depth, target + inPlace * width * stride);
   }
 
   /// The product of a block to where the result lies. Panels that reach beyond it go by `edge`.
