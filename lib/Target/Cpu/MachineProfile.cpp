@@ -223,6 +223,9 @@ llvm::Expected<MachineProfile> MachineProfile::read(StringRef path) {
 static constexpr char kEpyc7003[] =
 #include "epyc-7003.inc"
     ;
+static constexpr char kEpyc9004[] =
+#include "epyc-9004.inc"
+    ;
 static constexpr char kEpyc9004Avx2[] =
 #include "epyc-9004-avx2.inc"
     ;
@@ -231,7 +234,7 @@ static MachineProfile parseShipped(StringRef text) {
   return llvm::cantFail(MachineProfile::fromJson(llvm::cantFail(llvm::json::parse(text))));
 }
 
-/// Whether the vectors of a processor have 256 bits at most. What is no x86 has the defaults.
+/// Whether the vectors of a processor have 256 bits at most. What is no x86 counts as longer ones.
 static bool hasShortVectors(StringRef processor) {
   if (llvm::X86::parseArchX86(processor) == llvm::X86::CK_None)
     return false;
@@ -242,8 +245,8 @@ static bool hasShortVectors(StringRef processor) {
 }
 
 const MachineProfile &MachineProfile::getShipped(StringRef processor) {
-  static const MachineProfile longVectors, zen3 = parseShipped(kEpyc7003),
-                                           shortVectors = parseShipped(kEpyc9004Avx2);
+  static const MachineProfile longVectors = parseShipped(kEpyc9004), zen3 = parseShipped(kEpyc7003),
+                              shortVectors = parseShipped(kEpyc9004Avx2);
   if (processor.empty() || processor == "native")
     processor = llvm::sys::getHostCPUName();
   if (!hasShortVectors(processor))

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Trainings of several programs over one state, beside eager PyTorch and torch.compile: bytes, seconds, compile seconds.
 
-    many_programs.py [text] [unet] [gan] [--rounds 5] [--threads 1] [--budget 0.6] [--json FILE]
+    many_programs.py [text] [unet] [gan] [--rounds 5] [--threads 1] [--budget 0.6] [--bf16] [--json FILE]
 
 text: a language model on batches of eight lengths, 32 to 512. unet: a U-Net on pictures of two resolutions. gan: a
 generator and a discriminator with an optimizer each. All three ways train copies of one model on the same batches in one
@@ -19,8 +19,10 @@ process, and take turns step by step, so other work on the machine meets all of 
              the first two steps of each shape take longer than the median step
   loss       largest relative distance from eager's
 
-With --budget a second memopt trains within that part of eager's peak, or within the smallest budget that it names. Exit code 1 where a loss is further than 1e-3 from
-eager's, memopt needs more bytes than eager, or it is slower than the faster of eager and torch.compile by both times.
+With --budget a second memopt trains within that part of eager's peak, or within the smallest budget that it names. With --bf16
+PyTorch also trains under torch.autocast, eagerly and compiled, and memopt with precision="bf16". Exit code 1 where a loss is further
+than 1e-3 (bf16: 3e-2) from eager's, memopt needs more bytes than eager, or it is slower than the faster of eager and torch.compile in
+the same types by both times.
 """
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ from pytorch_models import allocated_peak
 import memopt
 
 HEAD = ["training", "how", "known MiB", "peak MiB", "of eager %", "s a step, least", "median", "compile s", "loss"]
-TOLERANCE = 1e-3
+TOLERANCE, NARROW_TOLERANCE = 1e-3, 3e-2
 LENGTHS = 32, 64, 128, 192, 256, 320, 384, 512
 
 
@@ -175,6 +177,7 @@ class Way:
 
     known: int | None = None
     tolerance = TOLERANCE
+    is_narrow = False  # trains in bf16
 
     def __init__(self, name, training):
         self.name, self.batches, self.losses, self.seconds = name, training.batches, [], []
@@ -191,12 +194,14 @@ class Way:
 
 
 class Eager(Way):
-    """PyTorch's own step; `adjust` is called with this way's copy of the model, `inductor` are options of torch.compile."""
+    """PyTorch's own step, in bf16 under torch.autocast; `adjust` is called with this way's copy of the model, `inductor` are options
+    of torch.compile."""
 
     first_seconds = 0.0  # of a step that was made in front, which compiled
 
-    def __init__(self, name, training, compiles, adjust=None, inductor=None):
+    def __init__(self, name, training, compiles, adjust=None, inductor=None, is_narrow=False):
         super().__init__(name, training)
+        self.is_narrow, self.tolerance = is_narrow, NARROW_TOLERANCE if is_narrow else TOLERANCE
         self.model = copy.deepcopy(training.model).train()
         if adjust:
             adjust(self.model)
@@ -209,7 +214,8 @@ class Eager(Way):
         part, batch = self.batches[number]
         for parameter in self.model.parameters():  # those of other parts get gradients as well
             parameter.grad = None
-        loss = self.forward[part](**batch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.is_narrow):
+            loss = self.forward[part](**batch)
         loss.backward()
         self.parts[part][1].step()
         for parameter in self.model.parameters():
@@ -241,7 +247,7 @@ class Memopt(Way):
 
     def __init__(self, name, training, options, budget=None, tolerance=TOLERANCE, **keywords):
         super().__init__(name, training)
-        self.tolerance = tolerance
+        self.is_narrow, self.tolerance = keywords.get("precision") == "bf16", tolerance
         model = copy.deepcopy(training.model).train()
         examples = {part: [batch for other, batch in training.batches if other == part] for part, _ in training.batches}
         begin = time.perf_counter()
@@ -283,9 +289,9 @@ def take_turns(ways, training, rounds):
                 way.run(number)
 
 
-def compile_with_torch(training, name="torch.compile", inductor=None):
+def compile_with_torch(training, name="torch.compile", inductor=None, is_narrow=False):
     """None where it has an error. What a copy has compiled is there for the next."""
-    way, probe = (Eager(name, training, True, inductor=inductor) for _ in range(2))
+    way, probe = (Eager(name, training, True, inductor=inductor, is_narrow=is_narrow) for _ in range(2))
     begin = time.perf_counter()
     try:
         probe.step(0)
@@ -302,6 +308,10 @@ def measure(name, make, options, failures):
     eager, compiled = Eager("eager", training, False), compile_with_torch(training)
     others = [eager, compiled] if compiled else [eager]
     ways = [*others, Memopt("memopt", training, options)]
+    if options.bf16:
+        narrow = [Eager("eager, autocast", training, False, is_narrow=True),
+                  compile_with_torch(training, "torch.compile, autocast", is_narrow=True)]
+        ways += [*filter(None, narrow), Memopt("memopt, bf16", training, options, tolerance=NARROW_TOLERANCE, precision="bf16")]
     ways += filter(None, (variant(training, options) for variant in training.variants))
     if options.budget:
         probe = Eager("probe", training, False)
@@ -316,7 +326,7 @@ def measure(name, make, options, failures):
             failures.append(f"{name} {way.name}: losses are {distance:.1e} from eager's")
         if isinstance(way, Memopt) and not peaks[way] < peaks[eager]:
             failures.append(f"{name} {way.name}: {peaks[way]} bytes, eager has {peaks[eager]}")
-        faster = min((way for way in ways if isinstance(way, Eager)), key=times.get)
+        faster = min((other for other in ways if isinstance(other, Eager) and other.is_narrow == way.is_narrow), key=times.get)
         if isinstance(way, Memopt) and all(mine > theirs for mine, theirs in zip(times[way], times[faster])):
             failures.append(f"{name} {way.name}: slower than {faster.name}, {times[way]} and {times[faster]} s")
         yield [name, way.name, driver.mib(way.known) if way.known else "-", driver.mib(peaks[way]), f"{100 * peaks[way] / peaks[eager]:.0f}",
@@ -329,6 +339,7 @@ def main(trainings, text):
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, help="part of eager's peak that a second memopt gets")
+    parser.add_argument("--bf16", action="store_true", help="PyTorch under torch.autocast and memopt with precision=\"bf16\" as well")
     parser.add_argument("--isa", choices=driver.ISAS, default="native", help="instructions that all sides are held to")
     parser.add_argument("--json", type=pathlib.Path, help="writes the rows there too")
     options = parser.parse_args()

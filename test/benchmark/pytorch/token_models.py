@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Heads of large vocabularies, long sequences and frozen weights, beside eager PyTorch and torch.compile: bytes, seconds, compile seconds.
 
-    token_models.py [gpt2] [vocabulary] [block] [lstm] [gru] [adapter] [--rounds 5] [--threads 1] [--budget 0.6] [--json FILE]
+    token_models.py [gpt2] [vocabulary] [block] [lstm] [gru] [adapter] [--rounds 5] [--threads 1] [--budget 0.6] [--bf16] [--json FILE]
 
 gpt2: GPT-2 124M on 2 x 512 tokens. vocabulary: a small body under a head of 131,072 words, 512 tokens. Of both, PyTorch also takes
 `F.linear_cross_entropy` in chunks and inductor's chunker, and memopt keeps its logits whole (`tile="off"`). block: one layer of a Llama

@@ -27,11 +27,11 @@
 
 namespace mlir::memopt {
 
-/// What a machine does in a second, all of its threads together. The defaults are one of three
-/// shipped profiles: two cores with 512-bit vectors.
+/// What a machine does in a second, all of its threads together. The defaults stand for what a
+/// profile does not say, and for processors where it does not matter.
 struct MachineProfile {
-  std::string machine = "two cores of an AMD EPYC 9004 (shipped)"; ///< for people
-  int64_t threads = 2;                                             ///< that the rates are of
+  std::string machine = "assumed rates of two cores"; ///< for people
+  int64_t threads = 2;                                ///< that the rates are of
 
   double matmulRate = 1.6e11;            ///< operations a second of matrix products
   double convolutionRate = 1.2e11;       ///< of convolutions and gradients of their inputs

@@ -299,6 +299,14 @@ public:
     kernels.packSteps(panels, 0, step, depth, rows, strides.channel);
   }
 
+  PlacedBlock<const T *> findRows(int64_t group, int64_t row, int64_t depth) const override {
+    ActivationStrides strides = d.outputStrides();
+    if constexpr (std::is_same_v<S, T>)
+      return {dy + depth * strides.pixel + (group * d.groupOutputs() + row) * strides.channel,
+              strides.channel, strides.pixel};
+    return {};
+  }
+
   void packColumns(Panels<T> panels, int64_t group, int64_t columnBegin, int64_t columns,
                    int64_t depthBegin, int64_t depth) const override {
     Pixel pixels[maxBlockDepth];
@@ -365,7 +373,7 @@ private:
 template <typename S, typename T> class OwnConvolution final : public LibraryCall {
 public:
   OwnConvolution(const ConvolutionDescriptor &d, int threads)
-      : d(d), residues(makeResidues(d)), product(makeShapes(), threads) {}
+      : d(d), residues(makeResidues(d)), product(makeShapes(), threads, places()) {}
 
   int64_t workspaceBytes() const override { return product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }
@@ -387,6 +395,15 @@ public:
   }
 
 private:
+  /// A gradient of channels-last outputs is a matrix: rows are channels, steps of the depth pixels.
+  ProductPlaces places() const {
+    ProductPlaces places;
+    places.rows = std::is_same_v<S, T> && d.channelsLast &&
+                  d.direction == ConvolutionDirection::BackwardWeights &&
+                  areNearSteps<S>(d.outputChannels);
+    return places;
+  }
+
   std::vector<ProductShape> makeShapes() const {
     switch (d.direction) {
     case ConvolutionDirection::Forward:
@@ -406,7 +423,35 @@ private:
 
 } // namespace
 
+/// Whether images and gradients are the matrices of a product: a filter of one tap, which meets every
+/// pixel.
+static bool isProduct(const ConvolutionDescriptor &d) {
+  constexpr Spatial none{0, 0, 0}, one{1, 1, 1};
+  return d.direction == ConvolutionDirection::BackwardWeights && d.channelsLast && d.groups == 1 &&
+         d.taps == one && d.strides == one && d.paddingLower == none && d.paddingUpper == none;
+}
+
+/// The buffers are those of the convolution.
+static MatmulDescriptor asProduct(const ConvolutionDescriptor &d) {
+  int64_t inputs = d.inputChannels, outputs = d.outputChannels;
+  MatmulDescriptor product{};
+  product.type = d.type;
+  product.m = inputs;
+  product.n = outputs;
+  product.k = d.images * volume(d.input);
+  product.a = {{}, 1, inputs};
+  product.b = {{}, outputs, 1};
+  product.c = {{}, 1, inputs};
+  product.accumulate = d.accumulate;
+  product.reference = d.reference;
+  product.wideResult = d.wideResult;
+  product.counted = Counted::All;
+  return product;
+}
+
 std::unique_ptr<LibraryCall> libraries::createOwnConvolution(const ConvolutionDescriptor &d,
                                                              int threads) {
+  if (isProduct(d))
+    return createOwnMatmul(asProduct(d), threads);
   return createForTypes<OwnConvolution>(d, threads);
 }

@@ -57,10 +57,13 @@ struct CountedLines {
 
 template <typename S, typename T> class MatmulOperands final : public ProductOperands<S, T> {
 public:
-  MatmulOperands(const MatmulDescriptor &d, void *const *buffers, const CountedLines &counted)
+  /// The left operand is the caller's right one where they are exchanged.
+  MatmulOperands(const MatmulDescriptor &d, bool isExchanged, void *const *buffers,
+                 const CountedLines &counted)
       : d(d), rowList(d.counted == Counted::Rows ? counted.list : nullptr),
         termList(d.counted == Counted::Terms ? counted.list : nullptr),
-        a(static_cast<const S *>(buffers[0])), b(static_cast<const S *>(buffers[1])),
+        a(static_cast<const S *>(buffers[isExchanged ? 1 : 0])),
+        b(static_cast<const S *>(buffers[isExchanged ? 0 : 1])),
         bias(d.bias ? static_cast<const Wide<S> *>(buffers[2]) : nullptr),
         addend(static_cast<const S *>(buffers[d.addendIndex()])),
         result(static_cast<S *>(buffers[d.resultIndex()])),
@@ -151,14 +154,16 @@ private:
   const AccumulatedElements<S> c;
 };
 
-/// A left operand whose rows lie along the depth is read as it lies. A result is written where it
+/// A left operand whose rows lie along the depth, or across it in near steps, is read as it lies. A
+/// result is written where it
 /// belongs if its rows begin on cache lines: others share lines, and each part of the depth would
 /// write both. To an addend the sum of all depth is added, and not one part of it after the other.
 template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescriptor &d) {
   ProductPlaces places;
   if (!std::is_same_v<S, T> || d.wideResult)
     return places;
-  places.rows = d.counted == Counted::All && d.a.column == 1;
+  bool isNear = d.a.row == 1 && areNearSteps<S>(d.a.column);
+  places.rows = d.counted == Counted::All && (d.a.column == 1 || isNear);
   constexpr int64_t line = 64;
   bool addsAtOnce = d.k <= maxBlockDepth && !d.bias;
   bool isAligned = d.c.row * static_cast<int64_t>(sizeof(S)) % line == 0;
@@ -168,11 +173,32 @@ template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescripto
   return places;
 }
 
+/// Whether the transposed product is made. Where all of a step of the depth lies together in both
+/// operands, the left one should be that which is read in place, and of two such ones the wider,
+/// for the right one is packed. Where neither is, the result decides.
+template <typename S> bool shouldExchange(const MatmulDescriptor &d) {
+  if (d.a.row != 1 || d.b.column != 1 || d.bias || d.counted != Counted::All)
+    return false;
+  bool isLeftNear = areNearSteps<S>(d.a.column), isRightNear = areNearSteps<S>(d.b.row);
+  if (isLeftNear != isRightNear)
+    return isRightNear;
+  return isLeftNear ? d.n > d.m : d.c.row == 1 && d.c.column != 1;
+}
+
+MatmulDescriptor exchange(MatmulDescriptor d) {
+  std::swap(d.a, d.b);
+  std::swap(d.m, d.n);
+  for (MatrixStrides *matrix : {&d.a, &d.b, &d.c})
+    std::swap(matrix->row, matrix->column);
+  return d;
+}
+
 template <typename S, typename T> class OwnMatmul final : public LibraryCall {
 public:
-  OwnMatmul(const MatmulDescriptor &d, int threads)
-      : d(d), product(std::vector<ProductShape>(d.batchCount(), {d.m, d.n, d.k}), threads,
-                      findPlaces<S, T>(d)) {}
+  OwnMatmul(const MatmulDescriptor &given, int threads)
+      : isExchanged(shouldExchange<S>(given)), d(isExchanged ? exchange(given) : given),
+        product(std::vector<ProductShape>(d.batchCount(), {d.m, d.n, d.k}), threads,
+                findPlaces<S, T>(d)) {}
 
   int64_t workspaceBytes() const override { return listBytes() + product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }
@@ -185,7 +211,7 @@ public:
                              reinterpret_cast<int64_t *>(workspace));
       (d.counted == Counted::Rows ? limits.rows : limits.depth) = counted.count;
     }
-    MatmulOperands<S, T> operands(d, buffers, counted);
+    MatmulOperands<S, T> operands(d, isExchanged, buffers, counted);
     product.run(operands, workspace + listBytes(), pool, limits);
     if (d.counted == Counted::Rows)
       pool.parallelFor(d.m - counted.count, 16, [&](int64_t begin, int64_t end) {
@@ -202,7 +228,8 @@ private:
                : alignBytes(d.maskLength() * static_cast<int64_t>(sizeof(int64_t)));
   }
 
-  MatmulDescriptor d;
+  bool isExchanged;
+  MatmulDescriptor d; ///< of the product that is made
   BlockedProduct<S, T> product;
 };
 

@@ -14,8 +14,8 @@
 //
 // The result is cut into blocks; one thread makes a block with all its depth, in a fixed order, so
 // bits do not depend on threads. Where blocks are few and depth is large the depth is cut too, by a
-// rule on shapes, and the partial sums are added in order. Where they are many a thread makes a few
-// blocks of the same columns together, and packs the right operand for all of them once.
+// rule on shapes, and the partial sums are added in order. A thread makes a few blocks of the same
+// columns together, if there are tasks enough, and packs the right operand for all of them once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -92,6 +92,15 @@ constexpr int64_t maxBlockDepth = 256;
 /// Blocks that a thread makes together, as long as each thread has so many tasks.
 constexpr int64_t maxGroupBlocks = 4;
 constexpr int64_t leastTasksOfThread = 8;
+/// Of a product of fewer blocks the depth is cut.
+constexpr int64_t leastTasks = 16;
+
+/// Whether a left operand whose rows lie side by side may be read as it lies, with steps of the depth
+/// so many elements apart: further apart the steps of a block meet in a few sets of the caches.
+template <typename Stored> bool areNearSteps(int64_t elements) {
+  constexpr int64_t mostBytes = 1024;
+  return elements * static_cast<int64_t>(sizeof(Stored)) <= mostBytes;
+}
 
 template <typename Stored, typename Computed> class BlockedProduct {
 public:
@@ -155,25 +164,32 @@ private:
   }
   int64_t partialBytes() const { return alignBytes(blockRows * blockColumns * sizeof(Computed)); }
   bool writesInPlace() const { return places.result && depthCuts == 1; }
-  /// Of a task's sums; of a result in place those of panels that reach beyond it.
+  /// Of a task's sums, unless they are partial; of a result in place those of panels that reach
+  /// beyond it.
   int64_t sumBytes() const {
+    if (depthCuts > 1)
+      return 0;
     int64_t edge =
         std::max(blockRows * kernels.columnsPerPanel, kernels.rowsPerPanel * blockColumns);
     return writesInPlace() ? alignBytes(edge * sizeof(Computed)) : groupBlocks * partialBytes();
   }
   int64_t slotBytes() const { return rowPanelBytes() + columnPanelBytes() + sumBytes(); }
 
-  /// Enough tasks for a few dozen threads, each with a depth worth its cost.
+  /// Enough tasks for a few dozen threads, each with a depth worth its cost, though each makes all
+  /// the blocks of its columns that a thread may make together: so a large depth is read once.
   void chooseDepthCuts() {
-    int64_t depth = shapes.empty() ? 0 : shapes.front().depth;
-    if (blocks > 0 && blocks < 16)
-      depthCuts = std::max<int64_t>(1, std::min(16 / blocks, depth / (4 * maxBlockDepth)));
+    if (blocks == 0 || blocks >= leastTasks)
+      return;
+    int64_t tasks = 0;
+    for (const ProductShape &shape : shapes)
+      tasks += ceilDivide(rowBlocks(shape), maxGroupBlocks) * columnBlocks(shape);
+    int64_t cuts = shapes.front().depth / (4 * maxBlockDepth);
+    depthCuts = std::max<int64_t>(1, std::min(leastTasks / tasks, cuts));
   }
 
-  /// Of blocks that are not cut: those have tasks enough for few threads only.
   void chooseGroups(int threads) {
-    if (depthCuts == 1)
-      groupBlocks = std::clamp<int64_t>(blocks / (leastTasksOfThread * threads), 1, maxGroupBlocks);
+    groupBlocks =
+        std::clamp<int64_t>(blocks * depthCuts / (leastTasksOfThread * threads), 1, maxGroupBlocks);
     for (const ProductShape &shape : shapes) {
       firstGroup.push_back(groups);
       groups += rowGroups(shape) * columnBlocks(shape);
@@ -193,16 +209,34 @@ private:
             std::min(blockColumns, shape.columns - columnBegin)};
   }
 
-  /// Calls body(block, sums) for each block of a group; sums of a block lie behind the last one's.
-  template <typename Body>
-  void forEachBlock(const Block &group, Computed *sums, Body &&body) const {
+  /// Where the blocks of a group sum: one behind the other in a slot, or as partial sums.
+  struct Sums {
+    char *first;
+    int64_t step; ///< bytes from a block's to those of the block below it
+  };
+
+  Computed *partialSums(char *partials, int64_t block, int64_t cut) const {
+    return reinterpret_cast<Computed *>(partials + (block * depthCuts + cut) * partialBytes());
+  }
+
+  Sums sumsOf(const Block &group, int64_t cut, char *slot, char *partials) const {
+    if (depthCuts == 1)
+      return {slot, writesInPlace() ? 0 : partialBytes()};
+    int64_t columnsOfRow = columnBlocks(shapes[group.product]);
+    int64_t block = firstBlock[group.product] + group.rowBegin / blockRows * columnsOfRow +
+                    group.columnBegin / blockColumns;
+    return {reinterpret_cast<char *>(partialSums(partials, block, cut)),
+            columnsOfRow * depthCuts * partialBytes()};
+  }
+
+  /// Calls body(block, sums) for each block of a group.
+  template <typename Body> void forEachBlock(const Block &group, Sums sums, Body &&body) const {
     for (int64_t row = 0; row < group.rows; row += blockRows) {
       Block block = group;
       block.rowBegin += row;
       block.rows = std::min(blockRows, group.rows - row);
-      body(block, sums);
-      if (!writesInPlace())
-        sums = reinterpret_cast<Computed *>(reinterpret_cast<char *>(sums) + partialBytes());
+      body(block, reinterpret_cast<Computed *>(sums.first));
+      sums.first += sums.step;
     }
   }
 
@@ -287,9 +321,7 @@ private:
       return;
     int64_t cut = task % depthCuts, depth = std::min(shapes[group.product].depth, limits.depth);
     auto *columns = reinterpret_cast<Computed *>(slot + rowPanelBytes());
-    char *result = depthCuts > 1 ? partials + task * partialBytes()
-                                 : slot + rowPanelBytes() + columnPanelBytes();
-    auto *sums = reinterpret_cast<Computed *>(result);
+    Sums sums = sumsOf(group, cut, slot + rowPanelBytes() + columnPanelBytes(), partials);
     int64_t begin = cut * depth / depthCuts, end = (cut + 1) * depth / depthCuts;
     for (int64_t d = begin; d < end; d += blockDepth) {
       int64_t steps = std::min(blockDepth, end - d);
@@ -311,12 +343,12 @@ private:
     if (depthCuts == 1)
       storeGroup(operands, group, sums, begin == end);
     else if (begin == end)
-      fillWithZeros(sums);
+      forEachBlock(group, sums, [&](const Block &, Computed *target) { fillWithZeros(target); });
   }
 
   /// What the sums of a group become. A product of no depth (taps of a strided convolution that meet
   /// no output) is zero.
-  void storeGroup(const Operands &operands, const Block &group, Computed *sums, bool isZero) const {
+  void storeGroup(const Operands &operands, const Block &group, Sums sums, bool isZero) const {
     forEachBlock(group, sums, [&](const Block &block, Computed *target) {
       if (writesInPlace() && !isZero)
         return operands.finish(block.product, block.rowBegin, block.rows, block.columnBegin,
@@ -347,10 +379,9 @@ private:
     Block block = locate(index, firstBlock, blockRows, limits);
     if (block.rows == 0)
       return;
-    char *first = partials + index * depthCuts * partialBytes();
-    auto *sums = reinterpret_cast<Computed *>(first);
+    Computed *sums = partialSums(partials, index, 0);
     for (int64_t cut = 1; cut < depthCuts; ++cut) {
-      auto *more = reinterpret_cast<const Computed *>(first + cut * partialBytes());
+      const Computed *more = partialSums(partials, index, cut);
       for (int64_t i = 0; i < blockRows * blockColumns; ++i)
         sums[i] += more[i];
     }
