@@ -82,6 +82,18 @@ def check_own_package(start, package, data, work):
     expect(processes.start(*run), 3, "the model of rank 2 is another file")
 
 
+def check_network(start, work):
+    """Ranks that share the memory of their host, as many on each, measure two levels."""
+    for name, members in (("two", [2, None]), ("three and one", [None])):
+        path = work / "network.json"
+        expect(processes.start(*start, *place(PLACEMENTS[name]), "memopt-run", f"--describe-network={path}"), 0)
+        levels = json.loads(path.read_text())["levels"]
+        assert [level.get("members") for level in levels] == members, (name, levels)
+        for level in levels:
+            for link in (level, level["sums"]):
+                assert link["latency_seconds"] >= 0 and link["bytes_per_second"] > 0, levels
+
+
 def main():
     inputs, launcher = pathlib.Path(sys.argv[1]), sys.argv[2:]
     if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
@@ -93,6 +105,7 @@ def main():
         start = [*launcher, *get_options(launcher), "-n", RANKS]
         check_bits(start, package, data, work)
         check_losses(start, package[3], data, work)
+        check_network(start, work)
         check_own_package(start, package, data, work)
 
 
