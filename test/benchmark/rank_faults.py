@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Kills, stops and ends ranks at random moments of a run, and cuts links, and looks at what is left.
 
-    rank_faults.py PACKAGE.memopt --data FILE [--rounds 10] [--seed 1] [--transports shared,launched,mpi,mpi2x2,ucx,ucx2x2,cut-mpi,cut-ucx]
+    rank_faults.py PACKAGE.memopt --data FILE [--rounds 10] [--seed 1] [--transports shared,launched,mpi,mpi2x2,mpi3+1,ucx,...]
                    [--bin BIN] [--timeout 25]
 
 PACKAGE is compiled for four ranks. A run saves after each step. Once it trains, one rank is killed (SIGKILL), stopped (SIGSTOP)
@@ -33,10 +33,17 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTER
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(RANKS)]
 UCX = [sys.executable, str(SUPPORT / "start_ranks.py"), "-n", str(RANKS)]
-PLACE = ["sh", "-c", "r=${OMPI_COMM_WORLD_RANK:-$RANK}; OMPI_COMM_WORLD_LOCAL_SIZE=2 exec unshare --uts sh -c 'hostname host$0; exec \"$@\"'"
-         " $((r / 2)) \"$@\"", "sh"]
+
+
+def place(ranks):
+    """Puts so many ranks on the first host, and the others on a second one."""
+    return ["sh", "-c", "r=${OMPI_COMM_WORLD_RANK:-$RANK}; OMPI_COMM_WORLD_LOCAL_SIZE=2 exec unshare --uts sh -c 'hostname host$0; exec \"$@\"'"
+            f" $((r / {ranks})) \"$@\"", "sh"]
+
+
 STARTS = {"shared": ([], [f"--ranks={RANKS}"]), "launched": (MPIRUN, []), "mpi": (MPIRUN, ["--transport=mpi"]),
-          "mpi2x2": ([*MPIRUN, *PLACE], []), "ucx": (UCX, ["--transport=ucx"]), "ucx2x2": ([*UCX, *PLACE], [])}
+          "mpi2x2": ([*MPIRUN, *place(2)], []), "mpi3+1": ([*MPIRUN, *place(3)], []), "ucx": (UCX, ["--transport=ucx"]),
+          "ucx2x2": ([*UCX, *place(2)], []), "ucx3+1": ([*UCX, *place(3)], [])}
 
 
 class Wrong(Exception):

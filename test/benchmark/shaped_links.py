@@ -82,12 +82,12 @@ class Runner:
         self.start(hosts, places, *environment, self.tools.run, *options)
 
     def describe(self, hosts, places):
-        """The network's rate in bytes a second, and its latency in seconds."""
+        """The rate of a host's link in bytes a second, and its latency in seconds: of gathers between hosts."""
         self.network = self.folder / f"network.{hosts.count}x{places}.{hosts.rate}.json"
         if not self.network.exists():
             self.run(hosts, places, f"--describe-network={self.network}")
-        (level,) = json.loads(self.network.read_text())["levels"]
-        return level["bytes_per_second"], level["latency_seconds"]
+        level = json.loads(self.network.read_text())["levels"][-1]
+        return level["bytes_per_second"] * places, level["latency_seconds"]
 
     def measure(self, run, package):
         """The fastest step, the median of all but the first, and the losses."""

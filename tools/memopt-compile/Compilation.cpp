@@ -416,14 +416,22 @@ StatusCode Compilation::checkForeignCalls() {
   return StatusCode::BadInput;
 }
 
+/// What gathers and scattered sums take in the mean: the plan decides when either may begin.
+static ::memopt::planning::RankLink getMeanLink(const ::memopt::planning::RankLevel &level) {
+  const ::memopt::planning::RankLink &gathers = level.link, sums = level.sums.value_or(gathers);
+  return {(gathers.latency + sums.latency) / 2,
+          2 / (1 / gathers.bytesPerSecond + 1 / sums.bytesPerSecond)};
+}
+
 /// Latencies in whole nanoseconds, rates in whole bytes a second.
 static mlir::memopt::NetworkAttr describeNetwork(MLIRContext *context,
                                                  const ::memopt::planning::RankNetwork &network) {
   SmallVector<int64_t> members, latencies, rates;
   for (const ::memopt::planning::RankLevel &level : network.levels) {
+    ::memopt::planning::RankLink link = getMeanLink(level);
     members.push_back(level.members);
-    latencies.push_back(std::llround(level.link.latency * 1e9));
-    rates.push_back(std::max<int64_t>(1, std::llround(std::min(level.link.bytesPerSecond, 1e18))));
+    latencies.push_back(std::llround(link.latency * 1e9));
+    rates.push_back(std::max<int64_t>(1, std::llround(std::min(link.bytesPerSecond, 1e18))));
   }
   return mlir::memopt::NetworkAttr::get(context, members, latencies, rates);
 }

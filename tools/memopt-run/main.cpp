@@ -15,13 +15,14 @@
 #include "memopt-run/options/CompileFirst.h"
 #include "memopt-run/options/OptionRules.h"
 #include "memopt-run/ranks/LaunchedRanks.h"
-#include "memopt-run/ranks/MessageRank.h"
 #include "memopt-run/ranks/NetworkDescription.h"
 #include "memopt-run/ranks/Ranks.h"
 #include "memopt-run/run/Run.h"
 #include "memopt-run/run/Validation.h"
 #include "memopt-runtime/base/Files.h"
 #include "memopt-runtime/devices/OpenDevice.h"
+#include "memopt-runtime/ranks/MessageRank.h"
+#include "memopt-runtime/ranks/Placement.h"
 #include "options/OptionTable.h"
 #include <algorithm>
 #include <cstdio>
@@ -328,20 +329,38 @@ static Status run(const RunOptions &options, RankMeeting *meeting) {
   return status;
 }
 
-/// The whole of a run, by each of the processes that reach each other over MPI.
-static Status runMessageRank(const RunOptions &options, const RankTask &task, MessageRank &self) {
-  MEMOPT_RETURN_IF_ERROR(self.compare(options, task));
+/// The device of a rank over messages, whose memory the ranks of its host share unless all were
+/// asked to send messages.
+static StatusOr<std::unique_ptr<Device>> openMessageDevice(const RunOptions &options,
+                                                           MessageRank &self, int64_t arenaBytes) {
+  if (options.transport == "auto") {
+    MEMOPT_ASSIGN_OR_RETURN(std::string refusal,
+                            self.shareMemory(arenaBytes, options.isMemoryChecked));
+    if (self.isFirst() && !refusal.empty() && !options.isQuiet)
+      notice("note: ranks of one host send each other messages: " + refusal);
+  }
+  return openDevice(options.device, self.getMemory(), self.getPlace());
+}
+
+/// The whole of a run, by each of the processes that reach each other over MPI or UCX.
+static Status runMessageRank(const RunOptions &options, const LaunchedRank &launched,
+                             const RankTask &task, MessageRank &self) {
+  MEMOPT_RETURN_IF_ERROR(self.compare(task));
   if (!options.network.empty()) {
-    MEMOPT_RETURN_IF_ERROR(self.shareMemory(options, getNetworkArenaBytes()));
-    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, self.openOwnDevice(options));
+    MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                            openMessageDevice(options, self, getNetworkArenaBytes()));
     return measureNetwork(self.getCommunicator(), *device, options.network);
   }
   std::optional<CheckpointFolder> target;
   CompiledPackage package, evaluation;
   auto keepWaiting = [&] { self.keepWaiting(); };
-  if (self.isFirst())
+  if (self.isFirst()) {
+    MEMOPT_RETURN_IF_ERROR(checkShared(options, launched));
     MEMOPT_RETURN_IF_ERROR(prepareRun(options, keepWaiting, target, package, evaluation));
-  MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared, self.share(describePrepared(package, evaluation)));
+  }
+  MEMOPT_ASSIGN_OR_RETURN(std::string told,
+                          self.share(describePrepared(package, evaluation).write()));
+  MEMOPT_ASSIGN_OR_RETURN(PreparedRun prepared, PreparedRun::read(told));
   LoadedRun loaded{package.loaded, evaluation.loaded, package.seconds};
   if (!needsCompilation(options.model)) {
     // Nobody runs code from a place that another host names.
@@ -353,9 +372,9 @@ static Status runMessageRank(const RunOptions &options, const RankTask &task, Me
   }
   MEMOPT_RETURN_IF_ERROR(checkUse(options, loaded.package->getManifest()));
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded.package->getManifest()));
-  MEMOPT_RETURN_IF_ERROR(
-      self.shareMemory(options, loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE]));
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, self.openOwnDevice(options));
+  MEMOPT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Device> device,
+      openMessageDevice(options, self, loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE]));
   RankWork work = getRankWork(options, loaded, target ? &*target : nullptr);
   return work(self.getCommunicator(), *device);
 }
@@ -369,10 +388,12 @@ static void say(const Status &status) {
 static Status runOverMessages(const RunOptions &options, const LaunchedRank &launched,
                               const std::vector<std::string> &arguments) {
   RankTask task = describeTask(options, arguments, describeContent);
-  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<MessageRank> self, MessageRank::join(options, launched));
+  MEMOPT_ASSIGN_OR_RETURN(
+      std::unique_ptr<MessageRank> self,
+      MessageRank::join(launched, options.device, {options.rankTimeout, isInterrupted}));
   Status status;
   try {
-    status = runMessageRank(options, task, *self);
+    status = runMessageRank(options, launched, task, *self);
   } catch (const std::bad_alloc &) {
     status = environmentError("this machine is out of memory");
   }
@@ -407,9 +428,6 @@ static int runTool(const std::vector<std::string> &arguments) {
   StatusOr<bool> isOverMessages = usesMessages(*options, *self);
   if (!isOverMessages.isOk())
     return finish(isOverMessages.takeStatus());
-  if (*isOverMessages && options->device != "cpu")
-    return finish(environmentError("ranks on device " + quote(options->device) +
-                                   " are those of one host, and do not meet over MPI"));
   if (*isOverMessages)
     return finish(runOverMessages(*options, **self, arguments));
   StatusOr<std::unique_ptr<RankMeeting>> meeting = meetOtherRanks(*options, *self, arguments);

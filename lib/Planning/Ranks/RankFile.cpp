@@ -392,10 +392,14 @@ static void readLevels(const JsonField &root, RankNetwork &network) {
     return root["levels"].fail("expected at least one level");
   for (const JsonField &level : levels) {
     bool isLast = &level == &levels.back();
-    level.expectOnly({"name", "members", "latency_seconds", "bytes_per_second"});
+    level.expectOnly({"name", "members", "latency_seconds", "bytes_per_second", "sums"});
     if (isLast && level["members"].isThere())
       level["members"].fail("the last level has none: it connects what there is");
     network.levels.push_back({isLast ? 1 : level["members"].integer(1), readLink(level)});
+    if (JsonField sums = level["sums"]; sums.isThere()) {
+      sums.expectOnly({"latency_seconds", "bytes_per_second"});
+      network.levels.back().sums = readLink(sums);
+    }
     if (network.levels.back().members > mostModeledRanks)
       level["members"].fail("expected at most " + Twine(mostModeledRanks));
   }

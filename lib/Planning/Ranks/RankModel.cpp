@@ -110,20 +110,24 @@ double memopt::planning::getCollectiveSeconds(const RankNetwork &network, int64_
                                               RankOpKind kind, int64_t bytes) {
   if (const MeasuredCollective *measured = network.findMeasured(ranks, kind))
     return measured->getSeconds(static_cast<double>(bytes));
+  if (kind == RankOpKind::AllReduce)
+    return getCollectiveSeconds(network, ranks, RankOpKind::ReduceScatter, bytes) +
+           getCollectiveSeconds(network, ranks, RankOpKind::AllGather, bytes);
   double seconds = 0, left = static_cast<double>(ranks), size = static_cast<double>(bytes);
   for (const RankLevel &level : network.levels) {
     bool isLast = &level == &network.levels.back(), isFirst = &level == &network.levels.front();
     double members = isLast ? left : std::min(left, static_cast<double>(level.members));
+    const RankLink &link =
+        kind == RankOpKind::ReduceScatter && level.sums ? *level.sums : level.link;
     if (members > 1) {
       // Beyond a host each rank sends its part alone, in as many rounds as doubling takes.
       double rounds = isFirst ? 1 : std::ceil(std::log2(members));
-      seconds +=
-          level.link.latency * rounds + size * (members - 1) / members / level.link.bytesPerSecond;
+      seconds += link.latency * rounds + size * (members - 1) / members / link.bytesPerSecond;
       size /= members;
     }
     left /= members;
   }
-  return kind == RankOpKind::AllReduce ? 2 * seconds : seconds;
+  return seconds;
 }
 
 namespace {

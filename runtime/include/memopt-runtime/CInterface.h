@@ -88,15 +88,17 @@ typedef struct memopt_session_options {
   const char *disk_folder; /* where the file of what lies on disk is made; NULL: as compiled */
 } memopt_session_options;
 
-/* Whether torchrun, mpirun or srun has made this process one of several ranks on this host, by the
-   variables of its environment; else rank 0 of 1. */
+/* Whether torchrun, mpirun or srun has made this process one of several ranks, by the variables of
+   its environment; else rank 0 of 1. */
 int32_t memopt_find_rank(int64_t *rank, int64_t *ranks, memopt_error *error);
 
 /* With `joins_ranks` a package that was compiled for so many ranks is run by all of them together.
    Each gives its own batches, and gets the loss over all; all make the same calls in the same
    order. Variables that ranks have parts of are whole where they are written and read. A call that
    fails ends the work of all ranks, but for a loss that is not finite, which all see. Programs that
-   evaluate run on each rank alone. The first writes checkpoints, all call memopt_session_save. */
+   evaluate run on each rank alone. The first writes checkpoints, all call memopt_session_save.
+   Ranks of several hosts meet over MPI or UCX, by a plugin beside this library, and all open their
+   sessions in the same order. */
 
 /* Opens NAME.memopt: allocates its arenas and prepares its library calls. `options` may be NULL. */
 int32_t memopt_session_open(const char *package, const memopt_session_options *options,

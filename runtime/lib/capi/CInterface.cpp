@@ -17,6 +17,8 @@
 #include "memopt-runtime/data/DataSources.h"
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/numbers/TensorView.h"
+#include "memopt-runtime/ranks/KeepAlive.h"
+#include "memopt-runtime/ranks/Placement.h"
 #include "memopt-runtime/session/ProgramSet.h"
 #include <algorithm>
 #include <cmath>
@@ -172,8 +174,9 @@ static Status openOwnDevice(const memopt_session_options &options, const Package
   MEMOPT_ASSIGN_OR_RETURN(
       session.member, RankMember::join(*self, package, name, own.isMemoryChecked, own.rankSeconds));
   own.communicator = &session.member->getCommunicator();
-  if (own.threads == 0) // they share the processors of the host
-    own.threads = std::max(1, int(getAllowedThreads() / self->ranks));
+  MEMOPT_ASSIGN_OR_RETURN(Sharers sharers, countSharers(*own.communicator));
+  if (own.threads == 0)
+    own.threads = getAllowedThreads(sharers);
   MEMOPT_ASSIGN_OR_RETURN(session.device, session.member->openOwnDevice());
   return Status::ok();
 }
@@ -562,14 +565,18 @@ double memopt_session_get_step_seconds(const memopt_session *session) {
 int32_t memopt_session_save(memopt_session *session, const char *folder, memopt_error *error) {
   return guard(error, [&]() -> Status {
     MEMOPT_RETURN_IF_ERROR(checkFinite(session->getFirst(), session->state));
-    bool isFirst = !session->member || session->member->getCommunicator().getRank() == 0;
-    if (!isFirst) {
+    Communicator *ranks = session->member ? &session->member->getCommunicator() : nullptr;
+    if (ranks && ranks->getRank() != 0) {
       MEMOPT_RETURN_IF_ERROR(contributeToCheckpoint(session->getFirst()));
-      return session->member->getCommunicator().barrier();
+      return ranks->barrier();
     }
-    MEMOPT_ASSIGN_OR_RETURN(CheckpointFolder target, CheckpointFolder::open(folder));
-    MEMOPT_RETURN_IF_ERROR(target.save(session->getFirst(), session->state));
-    return session->member ? session->member->getCommunicator().barrier() : Status::ok();
+    {
+      KeepAlive keepAlive(ranks); // a server of files may be slow
+      KeepAlive::Work work(keepAlive);
+      MEMOPT_ASSIGN_OR_RETURN(CheckpointFolder target, CheckpointFolder::open(folder));
+      MEMOPT_RETURN_IF_ERROR(target.save(session->getFirst(), session->state));
+    }
+    return ranks ? ranks->barrier() : Status::ok();
   });
 }
 

@@ -11,20 +11,15 @@
 
 #include "memopt-runtime/device/Device.h"
 #include "memopt-runtime/package/Package.h"
+#include "memopt-runtime/ranks/Communicator.h"
 #include "memopt-runtime/ranks/LaunchedRank.h"
-#include "memopt-runtime/ranks/RankMeeting.h"
-#include "memopt-runtime/ranks/SharedRanks.h"
-#include <atomic>
-#include <thread>
 
 namespace memopt {
 
-/// What torchrun, mpirun or srun made of this process, if anything. Ranks of several hosts are
-/// refused.
+/// What torchrun, mpirun or srun made of this process, if anything.
 StatusOr<std::optional<LaunchedRank>> findOwnRank();
 
-/// One rank of several on this host. A thread of its own watches for processes that end, so that
-/// no wait for them is longer than it has to be.
+/// One rank of several, by shared memory where all are on this host, or else over messages.
 class RankMember {
 public:
   /// Returns when all ranks have come, with the same package. `seconds` is how long to wait.
@@ -32,26 +27,17 @@ public:
                                                     const Package &package,
                                                     const std::string &device, bool isChecked,
                                                     double seconds);
-  ~RankMember();
+  virtual ~RankMember() = default;
   RankMember(const RankMember &) = delete;
   RankMember &operator=(const RankMember &) = delete;
 
-  Communicator &getCommunicator() const { return *communicator; }
-  StatusOr<std::unique_ptr<Device>> openOwnDevice() const;
+  virtual Communicator &getCommunicator() = 0;
+  virtual StatusOr<std::unique_ptr<Device>> openOwnDevice() const = 0;
   /// The others end as well, and say why.
-  void fail(const Status &reason) const { group->leave(meeting->getRank(), reason); }
+  void fail(const Status &reason) { getCommunicator().leave(reason); }
 
-private:
-  RankMember(std::string device) : device(std::move(device)) {}
-  Status shareMemory(int64_t ranks, const Package &package, bool isChecked, double seconds);
-  void watch();
-
-  const std::string device;
-  std::unique_ptr<RankMeeting> meeting; ///< of the thread that watches, once there is one
-  std::unique_ptr<SharedRanks> group;
-  std::unique_ptr<Communicator> communicator;
-  std::atomic<bool> isOver{false};
-  std::thread watcher;
+protected:
+  RankMember() = default;
 };
 
 } // namespace memopt

@@ -9,6 +9,7 @@
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/base/Json.h"
 #include "memopt-runtime/device/CpuDevice.h"
+#include "memopt-runtime/device/RankDevice.h"
 #include "memopt-runtime/device/cuda/CudaDevice.h"
 
 using namespace memopt;
@@ -19,4 +20,9 @@ StatusOr<std::unique_ptr<Device>> memopt::openDevice(const std::string &name, in
   if (name == "cuda")
     return openCudaDevice(rank);
   return badInput("device " + quote(name) + " is unknown; known are 'cpu' and 'cuda'");
+}
+
+StatusOr<std::unique_ptr<Device>> memopt::openDevice(const std::string &name,
+                                                     const SharedRanks *group, int64_t rank) {
+  return group && name == "cpu" ? openRankDevice(*group, rank) : openDevice(name, rank);
 }

@@ -16,6 +16,7 @@
 #include "memopt-runtime/ranks/MessageRanks.h"
 #include <cstdlib>
 #include <dlfcn.h>
+#include <link.h>
 
 using namespace memopt;
 
@@ -31,12 +32,21 @@ static PluginSpec getSpec(Transport transport) {
   return {"UCX", "libmemopt-ucx.so", "MEMOPT_UCX_PLUGIN"};
 }
 
+/// The file of this code: a tool's, or the library of other languages.
+static std::string getOwnFile() {
+  Dl_info facts{};
+  link_map *map = nullptr;
+  int found = ::dladdr1(reinterpret_cast<const void *>(&getOwnFile), &facts,
+                        reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP);
+  // A process's own program has no name there.
+  return getRealPath(found && map && *map->l_name ? map->l_name : "/proc/self/exe");
+}
+
 static std::string findPlugin(const PluginSpec &spec) {
   if (const char *given = std::getenv(spec.variable); given && *given)
     return given;
-  std::string tools = getFolder(getRealPath("/proc/self/exe"));
-  std::string beside = tools + "/" + spec.file;
-  return fileExists(beside) ? beside : getFolder(tools) + "/lib/" + spec.file;
+  std::string folder = getFolder(getOwnFile()), beside = folder + "/" + spec.file;
+  return fileExists(beside) ? beside : getFolder(folder) + "/lib/" + spec.file;
 }
 
 /// UCX looks at these when it is loaded: what fails we say, and faults are ours. What the user has

@@ -43,7 +43,8 @@ MessageCommunicator::MessageCommunicator(std::unique_ptr<Messages> transport, do
     : Communicator(transport->getRank(), transport->getRanks()), messages(std::move(transport)),
       seconds(seconds), chunkBytes(getChunkBytes(ranks)), staging(size_t(ranks * chunkBytes)),
       isReceiving(size_t(ranks)), isSending(size_t(ranks)), goodbyes(size_t(ranks)),
-      hasSaid(size_t(ranks)), missing(ranks - 1), isSignSending(size_t(ranks)) {}
+      hasSaid(size_t(ranks)), isDone(size_t(ranks)), missing(ranks - 1),
+      isSignSending(size_t(ranks)) {}
 
 StatusOr<std::unique_ptr<MessageCommunicator>>
 MessageCommunicator::create(std::unique_ptr<Messages> messages, double seconds) {
@@ -153,17 +154,30 @@ static void rest(double waited) {
 Status MessageCommunicator::wait() {
   for (Patience patience(seconds + extraSeconds);;) {
     StatusOr<bool> done = advance();
-    if (!done.isOk())
-      return fail(done.takeStatus());
-    if (*done)
+    if (done.isOk() && *done)
       return Status::ok();
     hearGoodbyes();
     if (hasLeft)
       return fail(getReason());
+    // Its last messages may come behind its goodbye.
+    constexpr double moment = 1;
+    if (Status end = findDone(); !end.isOk() && (!done.isOk() || patience.getWaited() > moment))
+      return fail(std::move(end));
+    if (!done.isOk())
+      return fail(done.takeStatus());
     if (patience.isOver(countSigns()))
       return giveUp();
     rest(patience.getWaited());
   }
+}
+
+/// A failure where a rank that is waited for has closed.
+Status MessageCommunicator::findDone() {
+  for (size_t other = 0; other < size_t(ranks); ++other)
+    if (isDone[other] && (isReceiving[other] || isSending[other]))
+      return environmentError("waits for rank " + std::to_string(other) +
+                              ", which has closed its session");
+  return Status::ok();
 }
 
 Status MessageCommunicator::giveUp() {
@@ -384,6 +398,10 @@ void MessageCommunicator::hearGoodbyes() {
     --missing;
     Goodbye &heard = goodbyes[other];
     heard.reason[sizeof heard.reason - 1] = 0;
+    if (heard.origin == int64_t(other) && heard.code == 0) {
+      isDone[other] = true;
+      continue;
+    }
     if (heard.origin < 0 || heard.origin >= ranks || heard.code < 1 || heard.code > 255)
       heard = Goodbye{int64_t(other), int32_t(StatusCode::Environment), "left without a reason"};
     if (hasLeft.exchange(true))
@@ -413,7 +431,7 @@ void MessageCommunicator::settle() {
     // Somebody may leave a checkpoint before it goes.
     bool isOver = patience.isOver(countSigns());
     double waited = patience.getWaited();
-    if (isOver)
+    if (isOver || waited > limit)
       return;
     // What somebody takes no more never leaves.
     constexpr double last = 0.2;
@@ -427,7 +445,7 @@ void MessageCommunicator::settle() {
 const MessageCommunicator::Goodbye &MessageCommunicator::findFirst() const {
   const Goodbye *first = &goodbyes[size_t(rank)];
   for (size_t other = 0; other < size_t(ranks); ++other)
-    if (hasSaid[other] && goodbyes[other].origin < first->origin)
+    if (hasSaid[other] && !isDone[other] && goodbyes[other].origin < first->origin)
       first = &goodbyes[other];
   return *first;
 }
@@ -448,4 +466,27 @@ void MessageCommunicator::end() {
   if (findFirst().origin != rank && messages->abortsAll())
     std::this_thread::sleep_for(std::chrono::duration<double>(graceSeconds + 1));
   messages->abort(findFirst().code);
+}
+
+bool MessageCommunicator::close() {
+  hearGoodbyes();
+  if (hasLeft) {
+    settle();
+    return isSettled;
+  }
+  goodbyes[size_t(rank)].origin = rank;
+  sayGoodbye();
+  // What the transport has not taken at once it takes now.
+  for (Waiting waiting; waiting.getSeconds() < graceSeconds; rest(waiting.getSeconds())) {
+    std::lock_guard<std::mutex> mine(turn);
+    bool areSent = true;
+    for (int64_t other = 0; other < ranks; ++other) {
+      StatusOr<bool> sent =
+          other == rank ? StatusOr<bool>(true) : messages->hasSent(Channel::Control, other);
+      areSent &= !sent.isOk() || *sent;
+    }
+    if (areSent)
+      return true;
+  }
+  return false;
 }

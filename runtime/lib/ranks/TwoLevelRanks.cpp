@@ -29,42 +29,64 @@ static constexpr int64_t mostChunkBytes = MessageCommunicator::mostMessageBytes,
 
 class TwoLevelCommunicator::Elsewhere final : public Surroundings {
 public:
-  Elsewhere(MessageCommunicator &across, int64_t first) : across(across), first(first) {}
+  Elsewhere(MessageCommunicator &across, const std::vector<int64_t> &here)
+      : across(across), here(here) {}
   Status look() override { return across.look(); }
   uint32_t countSigns() const override { return across.countSigns(); }
-  int64_t getNumber(int64_t rank) const override { return first + rank; }
+  int64_t getNumber(int64_t rank) const override { return here[size_t(rank)]; }
 
 private:
   MessageCommunicator &across;
-  const int64_t first;
+  const std::vector<int64_t> &here;
 };
 
-TwoLevelCommunicator::TwoLevelCommunicator(MessageCommunicator &across, SharedRanks &group)
+/// Ranks of another host that one of the smallest host meets at most.
+static int64_t countMet(const Placement &placement) {
+  return (placement.countMost() + placement.countFewest() - 1) / placement.countFewest();
+}
+
+TwoLevelCommunicator::TwoLevelCommunicator(MessageCommunicator &across, SharedRanks &group,
+                                           Placement where)
     : Communicator(across.getRank(), across.getRanks()), across(across),
-      elsewhere(std::make_unique<Elsewhere>(across, rank - rank % group.getRanks())),
-      inside(std::make_unique<SharedCommunicator>(group, rank % group.getRanks(), elsewhere.get())),
-      hosts(ranks / group.getRanks()), places(group.getRanks()), host(rank / places),
-      place(rank % places) {
-  sent.reserve(size_t(hosts));
-  received.reserve(size_t(hosts));
+      placement(std::move(where)), hosts(placement.countHosts()), host(placement.getHost(rank)),
+      place(placement.getPlace(rank)), carriers(placement.countFewest()),
+      elsewhere(std::make_unique<Elsewhere>(across, placement.getRanks(host))),
+      inside(std::make_unique<SharedCommunicator>(group, place, elsewhere.get())) {
+  for (int64_t of = 0; of < ranks; ++of)
+    if (placement.getPlace(of) % carriers == place % carriers)
+      fed.push_back(of);
+  sent.reserve(size_t(hosts + 1));
+  received.reserve(size_t(hosts * countMet(placement) + 1));
   for (std::vector<char> *buffer : {&arriving[0], &arriving[1], &leaving[0], &leaving[1]})
     buffer->resize(hosts > 1 ? mostChunkBytes : 0);
-  if (places > 1)
+  if (countPlaces() > 1)
     across.waitLonger(1);
 }
 
 TwoLevelCommunicator::~TwoLevelCommunicator() = default;
 
+Communicator *TwoLevelCommunicator::getInside() {
+  bool areAlike = placement.isInOrder() && placement.countFewest() == placement.countMost();
+  return areAlike && hosts > 1 && countPlaces() > 1 ? inside.get() : nullptr;
+}
+
 //===----------------------------------------------------------------------===//
 // Turns
 //===----------------------------------------------------------------------===//
 
-void TwoLevelCommunicator::send(int64_t toHost, const char *bytes, int64_t count) {
-  sent.push_back({getRank(toHost), bytes, count});
-}
-
-void TwoLevelCommunicator::receive(int64_t fromHost, char *bytes, int64_t count) {
-  received.push_back({getRank(fromHost), bytes, count});
+/// Something of this rank for one rank of each other host, and of theirs for this one, if the
+/// pointers and counts that the functions give say so.
+template <typename GetOwn, typename GetTheirs>
+void TwoLevelCommunicator::callHosts(const GetOwn &getOwn, const GetTheirs &getTheirs) {
+  for (int64_t i = 1; i < hosts; ++i) {
+    for (int64_t from : placement.getRanks((host + hosts - i) % hosts))
+      if (getMeeting(from) == place)
+        if (auto [bytes, count] = getTheirs(from); count >= 0)
+          receive(from, bytes, count);
+    const std::vector<int64_t> &targets = placement.getRanks((host + i) % hosts);
+    if (auto [bytes, count] = getOwn(); count >= 0)
+      send(targets[size_t(place) % targets.size()], bytes, count);
+  }
 }
 
 /// Sends and receives what was noted since the last turn, and does something else meanwhile.
@@ -96,22 +118,30 @@ Status TwoLevelCommunicator::meet() {
 // What is small
 //===----------------------------------------------------------------------===//
 
-/// Each rank's mailbox gets what those of its place have to say, by host.
+/// Where a rank's mail is in the mailbox of the one that meets it.
+int64_t TwoLevelCommunicator::getSlot(int64_t ofRank) const {
+  return placement.getHost(ofRank) * countMet(placement) +
+         placement.getPlace(ofRank) / countPlaces();
+}
+
+int64_t TwoLevelCommunicator::countPostedBytes() const {
+  return mailboxBytes / (hosts * countMet(placement));
+}
+
+/// Each rank's mailbox gets what those that it meets have to say.
 Status TwoLevelCommunicator::post(const void *mine, int64_t bytes) {
-  char *box = inside->turnMailbox();
+  char *box = inside->turnMailbox(), *own = box + getSlot(rank) * bytes;
   if (bytes)
-    std::memcpy(box + host * bytes, mine, size_t(bytes));
-  for (int64_t i = 1; i < hosts; ++i) {
-    int64_t from = (host + hosts - i) % hosts, to = (host + i) % hosts;
-    receive(from, box + from * bytes, bytes);
-    send(to, box + host * bytes, bytes);
-  }
+    std::memcpy(own, mine, size_t(bytes));
+  callHosts(
+      [&] { return std::pair<const char *, int64_t>(own, bytes); },
+      [&](int64_t from) { return std::pair<char *, int64_t>(box + getSlot(from) * bytes, bytes); });
   MEMOPT_RETURN_IF_ERROR(trade());
   return meet();
 }
 
 const char *TwoLevelCommunicator::getMail(int64_t of, int64_t bytes) const {
-  return inside->getMail(of % places) + of / places * bytes;
+  return inside->getMail(getMeeting(of)) + getSlot(of) * bytes;
 }
 
 Status TwoLevelCommunicator::barrier() { return post(nullptr, 0); }
@@ -120,7 +150,7 @@ Status TwoLevelCommunicator::exchange(const void *mine, int64_t bytes, void *all
   if (bytes < 0 || bytes > getPieceBytes())
     return badInput("ranks exchange at most " + std::to_string(getPieceBytes()) + " bytes, not " +
                     std::to_string(bytes));
-  const int64_t most = mailboxBytes / hosts;
+  const int64_t most = countPostedBytes();
   int64_t begin = 0;
   do {
     int64_t piece = std::min(most, bytes - begin);
@@ -150,7 +180,13 @@ void TwoLevelCommunicator::addOwn(DType type, const char *from, const Chunk &chu
   auto source = [&](int64_t term) {
     return isBehind && term == 0 ? before : inside->getPeer(own, term - isBehind);
   };
-  addRanks(type, places + isBehind, source, 0, chunk.count, to, pool);
+  addRanks(type, countPlaces() + isBehind, source, 0, chunk.count, to, pool);
+}
+
+/// The rank that adds the terms of a host. Of a scattered sum that is the owner on the last host.
+int64_t TwoLevelCommunicator::getStation(const Chunk &chunk, bool isForAll, int64_t ofHost) const {
+  bool isOwners = !isForAll && ofHost == hosts - 1 && placement.getHost(chunk.owner) == hosts - 1;
+  return isOwners ? chunk.owner : getCarrier(ofHost);
 }
 
 /// Host h adds its terms to chunk c in turn c + 2 h: in the turn between two hosts the chunk
@@ -168,39 +204,47 @@ Status TwoLevelCommunicator::addUp(DType type, const char *from, int64_t chunks,
     if (Chunk chunk = get(number); chunk.count > 0)
       use(chunk, size_t(number % 2));
   };
-  auto isKept = [&](const Chunk &chunk) {
-    return host == last && (isForAll || chunk.owner == last);
+  // The same, on the rank that adds this host's terms to it.
+  auto atStation = [&](int64_t number, const auto &use) {
+    with(number, [&](const Chunk &chunk, size_t half) {
+      if (getStation(chunk, isForAll, host) == rank)
+        use(chunk, half);
+    });
   };
   for (int64_t turn = 0; turn < turns; ++turn) {
     int64_t added = turn - 2 * host;
     if (host > 0)
-      with(added + 1, [&](const Chunk &chunk, size_t half) {
-        receive(host - 1, arriving[half].data(), chunk.count * size);
+      atStation(added + 1, [&](const Chunk &chunk, size_t half) {
+        receive(getStation(chunk, isForAll, host - 1), arriving[half].data(), chunk.count * size);
       });
     if (host < last)
-      with(added - 1, [&](const Chunk &chunk, size_t half) {
-        send(host + 1, leaving[half].data(), chunk.count * size);
+      atStation(added - 1, [&](const Chunk &chunk, size_t half) {
+        send(getStation(chunk, isForAll, host + 1), leaving[half].data(), chunk.count * size);
       });
     int64_t back = turn - 3 * last + host;
     if (isForAll && host < last)
-      with(back,
-           [&](const Chunk &chunk, size_t) { receive(host + 1, chunk.to, chunk.count * size); });
+      with(back, [&](const Chunk &chunk, size_t) {
+        receive(getCarrier(host + 1), chunk.to, chunk.count * size);
+      });
     if (isForAll && host > 0)
-      with(back - 1,
-           [&](const Chunk &chunk, size_t) { send(host - 1, chunk.to, chunk.count * size); });
+      with(back - 1, [&](const Chunk &chunk, size_t) {
+        send(getCarrier(host - 1), chunk.to, chunk.count * size);
+      });
     if (!isForAll)
       with(turn - 2 * last - 1, [&](const Chunk &chunk, size_t half) {
-        if (chunk.owner == last)
+        int64_t source = getStation(chunk, isForAll, last);
+        if (source == chunk.owner)
           return;
-        if (host == last)
+        if (rank == source)
           send(chunk.owner, leaving[half].data(), chunk.count * size);
-        else if (host == chunk.owner)
-          receive(last, chunk.to, chunk.count * size);
+        else if (rank == chunk.owner)
+          receive(source, chunk.to, chunk.count * size);
       });
     MEMOPT_RETURN_IF_ERROR(trade([&] {
-      with(added, [&](const Chunk &chunk, size_t half) {
-        addOwn(type, from, chunk, arriving[half].data(),
-               isKept(chunk) ? chunk.to : leaving[half].data(), pool);
+      atStation(added, [&](const Chunk &chunk, size_t half) {
+        bool isKept = host == last && (isForAll || chunk.owner == rank);
+        addOwn(type, from, chunk, arriving[half].data(), isKept ? chunk.to : leaving[half].data(),
+               pool);
       });
     }));
   }
@@ -210,17 +254,19 @@ Status TwoLevelCommunicator::addUp(DType type, const char *from, int64_t chunks,
 Status TwoLevelCommunicator::allReduce(DType type, const char *from, char *to, int64_t count,
                                        ThreadPool &pool) {
   int64_t size = getByteSize(type), line = 64 / size;
-  if (count * size <= std::min(mostExchangedBytes, mailboxBytes / hosts)) {
+  if (count * size <= std::min(mostExchangedBytes, countPostedBytes())) {
     MEMOPT_RETURN_IF_ERROR(post(from, count * size));
     addRanks(
         type, ranks, [&](int64_t of) { return getMail(of, count * size); }, 0, count, to, pool);
     return Status::ok();
   }
-  // Each place has a piece, which its rank of each host fetches for all of them.
-  int64_t piece = (count + places * line - 1) / (places * line) * line,
+  if (!placement.isInOrder())
+    return across.allReduce(type, from, to, count, pool);
+  // Each carrier has a piece, which it fetches for all of its host.
+  int64_t piece = (count + carriers * line - 1) / (carriers * line) * line,
           step = countChunkElements(size, piece);
   auto begin = [&](int64_t of) { return std::min(count, of * piece); };
-  int64_t first = begin(place), end = begin(place + 1);
+  int64_t first = begin(place), end = place < carriers ? begin(place + 1) : first;
   MEMOPT_RETURN_IF_ERROR(meet());
   MEMOPT_RETURN_IF_ERROR(addUp(
       type, from, (end - first + step - 1) / step, /*isForAll=*/true,
@@ -230,7 +276,7 @@ Status TwoLevelCommunicator::allReduce(DType type, const char *from, char *to, i
       },
       pool));
   MEMOPT_RETURN_IF_ERROR(meet());
-  for (int64_t other = 0; other < places; ++other)
+  for (int64_t other = 0; other < carriers; ++other)
     if (other != place)
       SharedCommunicator::copy(inside->getPeer(to, other) + begin(other) * size,
                                to + begin(other) * size, (begin(other + 1) - begin(other)) * size,
@@ -240,15 +286,18 @@ Status TwoLevelCommunicator::allReduce(DType type, const char *from, char *to, i
 
 Status TwoLevelCommunicator::reduceScatter(DType type, const char *from, int64_t count, char *to,
                                            int64_t shard, ThreadPool &pool) {
-  int64_t size = getByteSize(type), step = countChunkElements(size, shard * hosts),
+  if (!placement.isInOrder())
+    return across.reduceScatter(type, from, count, to, shard, pool);
+  auto shards = int64_t(fed.size());
+  int64_t size = getByteSize(type), step = countChunkElements(size, shard * shards),
           real = std::clamp<int64_t>(count - rank * shard, 0, shard);
   MEMOPT_RETURN_IF_ERROR(meet());
-  // The shards of this place, one host's chunk after the other's.
+  // The shards of a carrier, a chunk of each one in turn.
   MEMOPT_RETURN_IF_ERROR(addUp(
-      type, from, (shard + step - 1) / step * hosts, /*isForAll=*/false,
+      type, from, (shard + step - 1) / step * shards, /*isForAll=*/false,
       [&](int64_t number) -> Chunk {
-        int64_t owner = number % hosts, offset = number / hosts * step,
-                begin = getRank(owner) * shard + offset;
+        int64_t owner = fed[size_t(number % shards)], offset = number / shards * step,
+                begin = owner * shard + offset;
         return {begin, std::min({step, shard - offset, count - begin}), owner, to + offset * size};
       },
       pool));
@@ -264,7 +313,7 @@ Status TwoLevelCommunicator::allGather(const char *from, int64_t shardBytes, cha
                                        int64_t bytes, ThreadPool &pool) {
   auto begin = [&](int64_t of) { return std::min(bytes, of * shardBytes); };
   auto size = [&](int64_t of) { return begin(of + 1) - begin(of); };
-  if (shardBytes <= std::min(mostExchangedBytes, mailboxBytes / hosts)) {
+  if (shardBytes <= std::min(mostExchangedBytes, countPostedBytes())) {
     MEMOPT_RETURN_IF_ERROR(post(from, shardBytes));
     for (int64_t of = 0; of < ranks; ++of)
       std::memcpy(to + begin(of), getMail(of, shardBytes), size_t(size(of)));
@@ -272,21 +321,19 @@ Status TwoLevelCommunicator::allGather(const char *from, int64_t shardBytes, cha
   }
   auto copyOwn = [&] { SharedCommunicator::copy(from, to + begin(rank), size(rank), pool); };
   for (int64_t offset = 0; offset < shardBytes; offset += mostChunkBytes) {
-    auto left = [&](int64_t of) { return std::min(mostChunkBytes, size(of) - offset); };
-    for (int64_t i = 1; i < hosts; ++i) {
-      int64_t source = (host + hosts - i) % hosts, target = (host + i) % hosts;
-      if (int64_t count = left(getRank(source)); count > 0)
-        receive(source, to + begin(getRank(source)) + offset, count);
-      if (int64_t count = left(rank); count > 0)
-        send(target, from + offset, count);
-    }
+    auto left = [&](int64_t of) {
+      int64_t count = std::min(mostChunkBytes, size(of) - offset);
+      return count > 0 ? count : -1;
+    };
+    callHosts([&] { return std::pair(from + offset, left(rank)); },
+              [&](int64_t other) { return std::pair(to + begin(other) + offset, left(other)); });
     MEMOPT_RETURN_IF_ERROR(offset ? trade() : trade(copyOwn));
   }
   MEMOPT_RETURN_IF_ERROR(meet());
   for (int64_t of = 0; of < ranks; ++of)
-    if (of % places != place)
-      SharedCommunicator::copy(inside->getPeer(to, of % places) + begin(of), to + begin(of),
-                               size(of), pool);
+    if (int64_t fetcher = getMeeting(of); fetcher != place)
+      SharedCommunicator::copy(inside->getPeer(to, fetcher) + begin(of), to + begin(of), size(of),
+                               pool);
   return meet();
 }
 
@@ -297,13 +344,13 @@ Status TwoLevelCommunicator::allGather(const char *from, int64_t shardBytes, cha
 /// An MPI makes its buffers when they are first needed, also for messages that come before they
 /// are waited for: so the ranks of even and those of odd hosts are late in turn.
 Status TwoLevelCommunicator::warmUp() {
-  for (int64_t bytes = mostChunkBytes; bytes > 0; bytes /= 2)
+  for (int64_t bytes = mostChunkBytes; bytes > 0 && place < carriers; bytes /= 2)
     for (int64_t late : {0, 1}) {
       if (host % 2 == late)
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
       for (int64_t i = 1; i < hosts; ++i) {
-        receive((host + hosts - i) % hosts, arriving[0].data(), bytes);
-        send((host + i) % hosts, leaving[0].data(), bytes);
+        receive(getCarrier((host + hosts - i) % hosts), arriving[0].data(), bytes);
+        send(getCarrier((host + i) % hosts), leaving[0].data(), bytes);
         MEMOPT_RETURN_IF_ERROR(trade());
       }
     }

@@ -15,7 +15,8 @@ from launched_ranks import expect, read_results
 RANKS = 4
 RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"  # by Open MPI's name, MPICH's or torchrun's
 # The host of each rank. Launchers say that there are several.
-PLACEMENTS = {"one": "0", "two": f"$(({RANK} / 2))", "four": RANK, "in turn": f"$(({RANK} % 2))"}
+PLACEMENTS = {"one": "0", "two": f"$(({RANK} / 2))", "four": RANK, "three and one": f"$(({RANK} / 3))",
+              "in turn": f"$(({RANK} % 2))"}
 
 
 def place(host, log="/dev/null"):
@@ -38,7 +39,7 @@ def check_bits(start, package, data, work):
         starts = {name: [*start, *place(host), "memopt-run", path] for name, host in PLACEMENTS.items()}
         starts["memory"] = ["memopt-run", path, f"--ranks={RANKS}"]
         for name, command in starts.items():
-            folder = work / f"{name}{stage}"
+            folder = work / f"{name.replace(' ', '-')}{stage}"
             folder.mkdir()
             notices[name] = expect(processes.start(*command, data, "--steps=3", "--check-memory", f"--save={folder}/checkpoint",
                                                    f"--report={folder}/report.json"), 0)
@@ -49,8 +50,7 @@ def check_bits(start, package, data, work):
                     assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], rank
         for name, result in results.items():
             assert [key for key in result if result[key] != results["memory"][key]] == [], (stage, name)
-            # Only ranks in turn on two hosts cannot share memory, and are told why.
-            assert ("no neighbours in number" in notices[name]) == (name == "in turn"), (name, notices[name])
+            assert "send each other messages" not in notices[name], (name, notices[name])
 
 
 def check_losses(start, package, data, work):
@@ -82,6 +82,18 @@ def check_own_package(start, package, data, work):
     expect(processes.start(*run), 3, "the model of rank 2 is another file")
 
 
+def check_network(start, work):
+    """Ranks that share the memory of their host, as many on each, measure two levels."""
+    for name, members in (("two", [2, None]), ("three and one", [None])):
+        path = work / "network.json"
+        expect(processes.start(*start, *place(PLACEMENTS[name]), "memopt-run", f"--describe-network={path}"), 0)
+        levels = json.loads(path.read_text())["levels"]
+        assert [level.get("members") for level in levels] == members, (name, levels)
+        for level in levels:
+            for link in (level, level["sums"]):
+                assert link["latency_seconds"] >= 0 and link["bytes_per_second"] > 0, levels
+
+
 def main():
     inputs, launcher = pathlib.Path(sys.argv[1]), sys.argv[2:]
     if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
@@ -93,6 +105,7 @@ def main():
         start = [*launcher, *get_options(launcher), "-n", RANKS]
         check_bits(start, package, data, work)
         check_losses(start, package[3], data, work)
+        check_network(start, work)
         check_own_package(start, package, data, work)
 
 

@@ -360,6 +360,24 @@ TEST(RankFileTest, NetworksHaveAnyNumberOfLevels) {
             "net: levels[0].members: is missing");
 }
 
+/// A scattered sum has a link of its own, and a sum that all get one of each.
+TEST(RankFileTest, SumsMayTakeLongerThanGathers) {
+  auto parse = [](const char *sums) {
+    std::string text = R"({"format": "memopt-network", "version": 2, "levels": [
+        {"members": 2, "latency_seconds": 0, "bytes_per_second": 1000, "sums": )";
+    return parseRankNetwork(text + sums + R"(}, {"latency_seconds": 1, "bytes_per_second": 100}]})",
+                            "net");
+  };
+  llvm::Expected<RankNetwork> network = parse(R"({"latency_seconds": 3, "bytes_per_second": 500})");
+  ASSERT_TRUE(static_cast<bool>(network)) << llvm::toString(network.takeError());
+  auto take = [&](RankOpKind kind) { return getCollectiveSeconds(*network, 4, kind, 1000); };
+  EXPECT_DOUBLE_EQ(take(RankOpKind::AllGather), 0.5 + 1 + 2.5);
+  EXPECT_DOUBLE_EQ(take(RankOpKind::ReduceScatter), 3 + 1 + 1 + 2.5);
+  EXPECT_DOUBLE_EQ(take(RankOpKind::AllReduce), 4 + 7.5);
+  EXPECT_EQ(llvm::toString(parse(R"({"latency_seconds": 1, "bytes_per_second": 0})").takeError()),
+            "net: levels[0].sums.bytes_per_second: expected a number above 0");
+}
+
 TEST(RankFileTest, WhatRanksTookIsRead) {
   auto parse = [](const std::string &seconds, const char *speed) {
     std::string one = R"({"bytes": [4096, 8192], "seconds": )" + seconds +

@@ -25,6 +25,22 @@ TEST(NetworkDescriptionTest, ALinkIsFoundFromWhatItTook) {
   }
 }
 
+/// Four hosts of two ranks: what a host takes by itself is taken out.
+TEST(NetworkDescriptionTest, TheLinkBetweenHostsIsFoundBesideThatInside) {
+  const NetworkLink inside{1e-6, 1e10}, between{2e-4, 1.25e7};
+  auto overHost = [&](int64_t bytes) {
+    return TimedCollective{bytes, inside.latency + 0.5 * double(bytes) / inside.bytesPerSecond};
+  };
+  auto overAll = [&](int64_t bytes) {
+    return TimedCollective{bytes, overHost(bytes).seconds + 2 * between.latency +
+                                      0.75 * double(bytes / 2) / between.bytesPerSecond};
+  };
+  NetworkLink found =
+      fitOuterLink({overAll(4096), overAll(8 << 20)}, {overHost(4096), overHost(8 << 20)}, 8, 2);
+  EXPECT_NEAR(found.latency / between.latency, 1, 1e-6);
+  EXPECT_NEAR(found.bytesPerSecond / between.bytesPerSecond, 1, 1e-6);
+}
+
 TEST(NetworkDescriptionTest, NoiseGivesNoNegativeLink) {
   NetworkLink found = fitLink({4096, 2e-3}, {8 << 20, 1e-3}, 4); // more bytes took less
   EXPECT_GE(found.latency, 0);

@@ -101,6 +101,17 @@ StatusOr<bool> memopt::usesMessages(const RunOptions &options,
   return options.transport == "mpi" || options.transport == "ucx" || isSpread;
 }
 
+Status memopt::checkShared(const RunOptions &options, const LaunchedRank &self) {
+  if (self.spread.empty() || !needsCompilation(options.model))
+    return Status::ok();
+  return badInput(self.spread +
+                  ", and a model that one of them compiles the others do not find: "
+                  "write memopt-compile " +
+                  options.model + " --ranks=" + std::to_string(self.ranks) +
+                  " -o FOLDER.memopt, in a place that all hosts see, "
+                  "and run FOLDER.memopt");
+}
+
 //===----------------------------------------------------------------------===//
 // What is prepared
 //===----------------------------------------------------------------------===//

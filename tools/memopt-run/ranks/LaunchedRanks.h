@@ -22,6 +22,9 @@ StatusOr<std::optional<LaunchedRank>> findRank(RunOptions &options);
 /// Whether a rank reaches others by messages (MessageRank.h), and not all by shared memory.
 StatusOr<bool> usesMessages(const RunOptions &options, const std::optional<LaunchedRank> &self);
 
+/// Refuses a model that one host alone would have compiled.
+Status checkShared(const RunOptions &options, const LaunchedRank &self);
+
 /// What a rank was asked to do. `describe` says what tells one file from another.
 RankTask describeTask(const RunOptions &options, const std::vector<std::string> &arguments,
                       std::string (*describe)(const std::string &path));

@@ -8,12 +8,13 @@
 
 #include "memopt-run/ranks/NetworkDescription.h"
 
-#include "memopt-run/ranks/Ranks.h"
 #include "memopt-runtime/base/Clock.h"
 #include "memopt-runtime/base/Files.h"
+#include "memopt-runtime/ranks/Placement.h"
 #include "memopt-runtime/threads/TaskThread.h"
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -42,6 +43,19 @@ NetworkLink memopt::fitLink(const TimedCollective &small, const TimedCollective 
   return {std::max(small.seconds - double(small.bytes) * sent / rate, 0.0), rate};
 }
 
+/// As the planner does, which takes a latency for each round of doubling between hosts, and a part
+/// of the tensor for each rank of a host.
+NetworkLink memopt::fitOuterLink(const TimedPair &whole, const TimedPair &inside, int64_t ranks,
+                                 int64_t places) {
+  auto takeOut = [&](const TimedCollective &all, const TimedCollective &here) -> TimedCollective {
+    return {all.bytes / places, std::max(all.seconds - here.seconds, 0.0)};
+  };
+  NetworkLink link = fitLink(takeOut(whole.small, inside.small), takeOut(whole.large, inside.large),
+                             ranks / places);
+  link.latency /= std::ceil(std::log2(double(ranks / places)));
+  return link;
+}
+
 namespace {
 enum class Kind { AllReduce, ReduceScatter, AllGather };
 constexpr std::pair<Kind, const char *> kinds[] = {{Kind::AllReduce, "all_reduce"},
@@ -61,7 +75,7 @@ public:
       : communicator(communicator), from(arena), to(arena + largestBytes), pool(pool),
         ofSending(ofSending), numbers(size_t(pool.getThreadCount() * numbersOfThread), 1) {}
 
-  StatusOr<Curve> measure(Kind kind) {
+  StatusOr<Curve> measure(Kind kind, bool isBesideComputing) {
     Curve curve;
     for (int64_t bytes : measuredBytes) {
       MEMOPT_ASSIGN_OR_RETURN(double seconds, time(kind, bytes));
@@ -73,7 +87,8 @@ public:
       if (ofAll > patience)
         break;
     }
-    MEMOPT_RETURN_IF_ERROR(measureBeside(kind, curve));
+    if (isBesideComputing)
+      MEMOPT_RETURN_IF_ERROR(measureBeside(kind, curve));
     return curve;
   }
 
@@ -187,18 +202,53 @@ private:
 };
 } // namespace
 
-/// A link of the mean of gathers, scattered sums, and sums, which are one of each.
-static NetworkLink fitMeanLink(const std::vector<Curve> &curves, int64_t ranks) {
-  size_t count = std::size(measuredBytes);
-  for (const Curve &curve : curves)
-    count = std::min(count, curve.points.size());
-  auto getMean = [&](size_t at) {
-    TimedCollective mean{measuredBytes[at], 0};
-    for (const Curve &curve : curves)
-      mean.seconds += curve.points[at].seconds / 4;
-    return mean;
+/// A small collective and the largest one that was measured in both.
+static TimedPair getEnds(const Curve &curve, const Curve &other) {
+  size_t count = std::min(curve.points.size(), other.points.size());
+  return {curve.points.front(), curve.points[count - 1]};
+}
+
+namespace {
+/// Scattered sums and gathers.
+struct Parts {
+  Curve sums, gathers;
+};
+} // namespace
+
+static NetworkLink fitWhole(const Curve &curve, int64_t ranks) {
+  TimedPair ends = getEnds(curve, curve);
+  return fitLink(ends.small, ends.large, ranks);
+}
+
+/// From the inside out; `inside` is of hosts of `places` ranks, or of nothing.
+static std::vector<NetworkLevel> fitLevels(const Parts &all, const Parts &inside, int64_t ranks,
+                                           int64_t places) {
+  if (places == ranks)
+    return {{ranks, fitWhole(all.gathers, ranks), fitWhole(all.sums, ranks)}};
+  auto fitOuter = [&](const Curve &whole, const Curve &here) {
+    return fitOuterLink(getEnds(whole, here), getEnds(here, whole), ranks, places);
   };
-  return fitLink(getMean(0), getMean(count - 1), ranks);
+  return {{places, fitWhole(inside.gathers, places), fitWhole(inside.sums, places)},
+          {ranks / places, fitOuter(all.gathers, inside.gathers), fitOuter(all.sums, inside.sums)}};
+}
+
+static nlohmann::ordered_json describe(const std::vector<NetworkLevel> &levels, int64_t ranks) {
+  nlohmann::ordered_json described;
+  for (const NetworkLevel &level : levels) {
+    bool isLast = &level == &levels.back();
+    std::string of = levels.size() == 1 ? std::to_string(ranks) + " ranks"
+                     : isLast           ? std::to_string(level.members) + " hosts"
+                                        : std::to_string(level.members) + " ranks of a host";
+    nlohmann::ordered_json json = {{"name", "measured, of " + of}};
+    if (!isLast)
+      json["members"] = level.members;
+    json["latency_seconds"] = level.gathers.latency;
+    json["bytes_per_second"] = level.gathers.bytesPerSecond;
+    json["sums"] = {{"latency_seconds", level.sums.latency},
+                    {"bytes_per_second", level.sums.bytesPerSecond}};
+    described.push_back(std::move(json));
+  }
+  return described;
 }
 
 static nlohmann::ordered_json describe(const Curve &curve) {
@@ -224,22 +274,28 @@ Status memopt::measureNetwork(Communicator &communicator, Device &device, const 
   MEMOPT_RETURN_IF_ERROR(arena->reset());
   Measurement measurement(communicator, arena->base(), *pool, *ofSending);
   int64_t ranks = communicator.getRanks();
-  std::vector<Curve> curves;
+  Parts all, inside;
   nlohmann::ordered_json measured = {{"ranks", ranks}};
   for (auto [kind, name] : kinds) {
-    MEMOPT_ASSIGN_OR_RETURN(Curve curve, measurement.measure(kind));
-    curves.push_back(std::move(curve));
-    measured[name] = describe(curves.back());
+    MEMOPT_ASSIGN_OR_RETURN(Curve curve, measurement.measure(kind, /*isBesideComputing=*/true));
+    measured[name] = describe(curve);
+    if (kind != Kind::AllReduce) // a sum that is gathered again
+      (kind == Kind::AllGather ? all.gathers : all.sums) = std::move(curve);
   }
+  int64_t places = ranks;
+  if (Communicator *here = communicator.getInside()) {
+    places = here->getRanks();
+    Measurement ofHost(*here, arena->base(), *pool, *ofSending);
+    MEMOPT_ASSIGN_OR_RETURN(inside.sums, ofHost.measure(Kind::ReduceScatter, false));
+    MEMOPT_ASSIGN_OR_RETURN(inside.gathers, ofHost.measure(Kind::AllGather, false));
+  }
+  MEMOPT_RETURN_IF_ERROR(communicator.barrier());
   if (communicator.getRank() != 0)
     return Status::ok();
-  NetworkLink link = fitMeanLink(curves, ranks);
-  nlohmann::ordered_json level = {{"name", "measured, of " + std::to_string(ranks) + " ranks"},
-                                  {"latency_seconds", link.latency},
-                                  {"bytes_per_second", link.bytesPerSecond}};
-  nlohmann::ordered_json network = {{"format", "memopt-network"},
-                                    {"version", 2},
-                                    {"levels", {level}},
-                                    {"measured", std::move(measured)}};
+  nlohmann::ordered_json network = {
+      {"format", "memopt-network"},
+      {"version", 2},
+      {"levels", describe(fitLevels(all, inside, ranks, places), ranks)},
+      {"measured", std::move(measured)}};
   return writeFileAtomically(path, network.dump(2) + "\n").withContext("--describe-network");
 }

@@ -36,12 +36,28 @@ struct TimedCollective {
 /// bytes.
 NetworkLink fitLink(const TimedCollective &small, const TimedCollective &large, int64_t ranks);
 
+/// A level of a network: gathers and scattered sums over its `members`.
+struct NetworkLevel {
+  int64_t members;
+  NetworkLink gathers, sums;
+};
+
+/// What a collective took that is small, and one that is large.
+struct TimedPair {
+  TimedCollective small, large;
+};
+
+/// The level between hosts of `places` ranks, for what `whole` took over all `ranks` and `inside`
+/// over those of a host.
+NetworkLink fitOuterLink(const TimedPair &whole, const TimedPair &inside, int64_t ranks,
+                         int64_t places);
+
 /// Device bytes of each rank that measureNetwork() asks for.
 int64_t getNetworkArenaBytes();
 
-/// To be called by all ranks. The first writes `path`: one level, for a communicator takes all
-/// ranks alike wherever they are; and for as many ranks as there are what each kind of collective
-/// took, alone and beside computing.
+/// To be called by all ranks. The first writes `path`: a level, or two where ranks of each host
+/// share memory; and for as many ranks as there are what each kind of collective took, alone and
+/// beside computing.
 Status measureNetwork(Communicator &communicator, Device &device, const std::string &path);
 
 } // namespace memopt

@@ -19,22 +19,16 @@
 #include "memopt-run/ranks/Ranks.h"
 #include "memopt-run/Signals.h"
 #include "memopt-runtime/base/Clock.h"
-#include "memopt-runtime/device/RankDevice.h"
 #include "memopt-runtime/devices/OpenDevice.h"
-#include "memopt-runtime/numbers/Random.h"
 #include "memopt-runtime/ranks/KeepAlive.h"
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <poll.h>
-#include <sched.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,9 +48,7 @@ using namespace memopt;
   Status status;
   try {
     std::unique_ptr<Communicator> communicator = group.join(rank);
-    // On the cpu a rank's memory is there already.
-    StatusOr<std::unique_ptr<Device>> own =
-        device == "cpu" ? openRankDevice(group, rank) : openDevice(device, rank);
+    StatusOr<std::unique_ptr<Device>> own = openDevice(device, &group, rank);
     status = own.isOk() ? work(*communicator, **own) : own.takeStatus();
   } catch (const std::bad_alloc &) {
     status = environmentError("this machine is out of memory");
@@ -210,40 +202,4 @@ Status memopt::runOneRank(const RunOptions &options, SharedRanks &group, RankMee
   meeting.leave();
   Status reason = group.getReason();
   return reason.isOk() || group.claimReason() ? std::move(reason) : Status(reason.getCode(), "");
-}
-
-uint64_t memopt::identifyMachine() {
-  std::string name;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), name);
-  return hashName(name);
-}
-
-/// A number for the control groups of this process on its machine: their paths, which begin anew in
-/// each namespace, and the namespace.
-static uint64_t identifyGroup() {
-  std::ifstream file("/proc/self/cgroup");
-  std::string name(std::istreambuf_iterator<char>(file), {});
-  struct stat space{};
-  if (::stat("/proc/self/ns/cgroup", &space) == 0)
-    name += std::to_string(space.st_ino);
-  return hashName(name);
-}
-
-StatusOr<Sharers> memopt::countSharers(Communicator &communicator) {
-  struct Place {
-    uint64_t machine, group;
-    cpu_set_t processors;
-  } mine{identifyMachine(), identifyGroup(), {}};
-  if (::sched_getaffinity(0, sizeof mine.processors, &mine.processors) != 0) // more than it holds
-    std::memset(&mine.processors, 0xff, sizeof mine.processors);
-  std::vector<Place> all(size_t(communicator.getRanks()));
-  MEMOPT_RETURN_IF_ERROR(communicator.exchange(&mine, sizeof mine, all.data()));
-  Sharers sharers{0, 0};
-  for (Place &other : all) {
-    cpu_set_t both;
-    CPU_AND(&both, &mine.processors, &other.processors);
-    sharers.ofProcessors += mine.machine == other.machine && CPU_COUNT(&both) > 0;
-    sharers.ofQuota += mine.machine == other.machine && mine.group == other.group;
-  }
-  return sharers;
 }

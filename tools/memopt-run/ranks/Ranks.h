@@ -29,12 +29,6 @@ Status runRanks(const RunOptions &options, int64_t arenaBytes, const RankWork &w
 Status runOneRank(const RunOptions &options, SharedRanks &group, RankMeeting &meeting,
                   const RankWork &work);
 
-/// A number for this machine since it was started.
-uint64_t identifyMachine();
-
-/// Ranks that this one shares processors and their time with, itself among them.
-StatusOr<Sharers> countSharers(Communicator &communicator);
-
 } // namespace memopt
 
 #endif // MEMOPT_RUN_RANKS_H

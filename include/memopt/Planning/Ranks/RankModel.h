@@ -64,6 +64,9 @@ struct RankLink {
 struct RankLevel {
   int64_t members = 1; ///< at most; of the outermost level as many as there are
   RankLink link;
+  /// Of scattered sums, where they take something else: a sum in the order of the ranks passes by
+  /// all hosts.
+  std::optional<RankLink> sums = std::nullopt;
 };
 
 enum class RankOpKind { Compute, AllReduce, ReduceScatter, AllGather };

@@ -51,6 +51,10 @@ public:
   virtual Status allGather(const char *from, int64_t shardBytes, char *to, int64_t bytes,
                            ThreadPool &pool) = 0;
 
+  /// The ranks of this host, where each host has as many and they are not all: for calls of theirs
+  /// between those of all.
+  virtual Communicator *getInside() { return nullptr; }
+
   /// Returns when all ranks have called it.
   virtual Status barrier() = 0;
   /// Gives every rank `bytes` bytes of each, in the order of the ranks. The buffers lie anywhere.

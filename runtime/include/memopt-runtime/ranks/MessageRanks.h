@@ -80,12 +80,17 @@ public:
   /// Ends the transport after conclude(), and the processes of all ranks where one of them has not
   /// concluded; may not return then. What conclude() said should be printed before.
   void end();
+  /// The end of this rank's part in a process that goes on, and of its connections: nobody is waited
+  /// for but those that leave too because somebody has failed. Who still waits for this rank fails.
+  /// False where bytes may still move, and this object has to stay.
+  bool close();
 
   /// What it holds to receive terms of sums.
   int64_t getStagingBytes() const { return int64_t(staging.size()); }
 
 private:
   /// What a rank says when it leaves. `origin` is the rank with the reason; none: it is at work.
+  /// Without a code a rank has done all that it was to do with the others.
   struct Goodbye {
     int64_t origin;
     int32_t code;
@@ -111,6 +116,7 @@ private:
   StatusOr<bool> advance();
   Status giveUp();
   Status fail(Status reason);
+  Status findDone();
 
   Status reducePieces(DType type, const char *from, int64_t count, int64_t piece, char *to,
                       ThreadPool &pool);
@@ -140,6 +146,7 @@ private:
 
   std::vector<Goodbye> goodbyes;       ///< by rank; this rank's is what it says
   std::vector<char> hasSaid;           ///< by rank: whether its goodbye is there
+  std::vector<char> isDone;            ///< and is that of a rank that has closed
   int64_t missing;                     ///< other ranks that have not said goodbye
   const Goodbye sign{noOrigin, 0, {}}; ///< that this rank is at work
   std::vector<char> isSignSending;     ///< by rank: one is on its way
@@ -153,7 +160,7 @@ private:
 enum class Transport { Mpi, Ucx };
 
 /// Loads a plugin: the file that MEMOPT_MPI_PLUGIN (MEMOPT_UCX_PLUGIN) names, or libmemopt-mpi.so in
-/// the folder of the tools or in lib beside it. What cannot be loaded is an Environment error.
+/// the folder of this code or in lib beside it. What cannot be loaded is an Environment error.
 StatusOr<std::unique_ptr<Messages>> openMessages(Transport transport);
 
 } // namespace memopt

@@ -23,6 +23,8 @@
 #include "memopt-runtime/ranks/Messages.h"
 #include <cstdlib>
 #include <mpi.h>
+#include <mutex>
+#include <unistd.h>
 #include <vector>
 
 using namespace memopt;
@@ -37,16 +39,36 @@ static Status check(int code, const char *doing) {
 }
 
 namespace {
+/// A process is part of MPI once, and may open messages several times, as all ranks do.
+struct Membership {
+  MPI_Comm communicator = MPI_COMM_NULL;
+  int opened = 0, open = 0;
+  bool isOurs = false; ///< to be ended here
+  pid_t process = 0;
+  std::mutex turn; ///< MPI takes calls of one thread at a time; those of each object already are
+
+  void end() {
+    if (isOurs)
+      MPI_Finalize();
+    isOurs = false;
+  }
+};
+Membership membership;
+
 class MpiMessages final : public Messages {
 public:
-  MpiMessages(MPI_Comm communicator, int rank, int ranks)
-      : Messages(rank, ranks), communicator(communicator) {
+  MpiMessages(int rank, int ranks)
+      : Messages(rank, ranks), communicator(membership.communicator),
+        firstTag(membership.opened++ % mostOpened * channels) {
+    ++membership.open;
     for (std::vector<MPI_Request> *requests : {&receives[0], &receives[1], &sends[0], &sends[1]})
       requests->assign(size_t(ranks), MPI_REQUEST_NULL);
   }
+  ~MpiMessages() override { close(); }
 
   Status receive(Channel channel, int64_t from, char *to, int64_t bytes) override {
-    return check(MPI_Irecv(to, int(bytes), MPI_BYTE, int(from), int(channel), communicator,
+    std::lock_guard<std::mutex> mine(membership.turn);
+    return check(MPI_Irecv(to, int(bytes), MPI_BYTE, int(from), getTag(channel), communicator,
                            &receives[int(channel)][size_t(from)]),
                  "receiving");
   }
@@ -54,7 +76,8 @@ public:
     return test(receives[int(channel)][size_t(from)], "receiving");
   }
   Status send(Channel channel, int64_t to, const char *from, int64_t bytes) override {
-    return check(MPI_Isend(from, int(bytes), MPI_BYTE, int(to), int(channel), communicator,
+    std::lock_guard<std::mutex> mine(membership.turn);
+    return check(MPI_Isend(from, int(bytes), MPI_BYTE, int(to), getTag(channel), communicator,
                            &sends[int(channel)][size_t(to)]),
                  "sending");
   }
@@ -63,24 +86,39 @@ public:
   }
 
   void cancelReceives() override {
+    std::lock_guard<std::mutex> mine(membership.turn);
     for (MPI_Request &request : receives[int(Channel::Data)])
       if (request != MPI_REQUEST_NULL)
         MPI_Cancel(&request);
   }
 
   void finish() override {
-    // Those for goodbyes that nobody has said.
-    for (MPI_Request &request : receives[int(Channel::Control)])
-      if (request != MPI_REQUEST_NULL && MPI_Cancel(&request) == MPI_SUCCESS)
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-    MPI_Waitall(int(ranks), sends[int(Channel::Control)].data(), MPI_STATUSES_IGNORE);
-    MPI_Comm_free(&communicator);
-    MPI_Finalize();
+    close();
+    membership.end();
   }
   void abort(int code) override { MPI_Abort(MPI_COMM_WORLD, code); }
 
 private:
+  static constexpr int channels = 2;
+  /// Tags go to 32,767 at least.
+  static constexpr int mostOpened = 32'768 / channels;
+
+  int getTag(Channel channel) const { return firstTag + int(channel); }
+  /// Takes back what nobody has sent, goodbyes too.
+  void close() {
+    if (!isOpen)
+      return;
+    std::lock_guard<std::mutex> mine(membership.turn);
+    isOpen = false;
+    --membership.open;
+    for (std::vector<MPI_Request> &requests : receives)
+      for (MPI_Request &request : requests)
+        if (request != MPI_REQUEST_NULL && MPI_Cancel(&request) == MPI_SUCCESS)
+          MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Waitall(int(ranks), sends[int(Channel::Control)].data(), MPI_STATUSES_IGNORE);
+  }
   static StatusOr<bool> test(MPI_Request &request, const char *doing) {
+    std::lock_guard<std::mutex> mine(membership.turn);
     int isDone = 0;
     MPI_Status facts;
     if (Status status = check(MPI_Test(&request, &isDone, &facts), doing); !status.isOk())
@@ -88,7 +126,9 @@ private:
     return isDone != 0;
   }
 
-  MPI_Comm communicator;
+  const MPI_Comm communicator;
+  const int firstTag;
+  bool isOpen = true;
   std::vector<MPI_Request> receives[2], sends[2]; ///< by channel and rank
 };
 } // namespace
@@ -98,20 +138,45 @@ private:
 /// no longer than this. What the user has said stays.
 static void sendAtOnce() { setenv("OMPI_MCA_btl_tcp_eager_limit", "1049600", /*overwrite=*/0); }
 
-static StatusOr<Messages *> open() {
-  int level = 0, rank = 0, ranks = 0;
-  sendAtOnce();
-  MEMOPT_RETURN_IF_ERROR(
-      check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "starting"));
+/// A process that stays without ending its part is taken for dead by its launcher. Where messages
+/// are still open then, they could not be closed, and the others may wait for this rank.
+static void endAtExit() {
+  if (membership.process != ::getpid() || !membership.isOurs)
+    return;
+  if (membership.open)
+    MPI_Abort(MPI_COMM_WORLD, int(StatusCode::Environment));
+  membership.end();
+}
+
+static Status join() {
+  int level = 0, isThere = 0;
+  MPI_Initialized(&isThere);
+  if (isThere)
+    MPI_Query_thread(&level);
+  else
+    MEMOPT_RETURN_IF_ERROR(
+        check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "starting"));
+  membership.isOurs = !isThere;
+  membership.process = ::getpid();
+  std::atexit(endAtExit);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (level < MPI_THREAD_SERIALIZED)
     return environmentError("this MPI takes calls of one thread only");
   MPI_Comm own;
   MEMOPT_RETURN_IF_ERROR(check(MPI_Comm_dup(MPI_COMM_WORLD, &own), "starting"));
   MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(own, &rank);
-  MPI_Comm_size(own, &ranks);
-  return new MpiMessages(own, rank, ranks);
+  membership.communicator = own;
+  return Status::ok();
+}
+
+static StatusOr<Messages *> open() {
+  int rank = 0, ranks = 0;
+  sendAtOnce();
+  if (membership.communicator == MPI_COMM_NULL)
+    MEMOPT_RETURN_IF_ERROR(join());
+  MPI_Comm_rank(membership.communicator, &rank);
+  MPI_Comm_size(membership.communicator, &ranks);
+  return new MpiMessages(rank, ranks);
 }
 
 extern "C" Messages *memoptOpenMessages(int64_t version, Status *failure) {

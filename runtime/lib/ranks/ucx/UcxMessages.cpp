@@ -441,7 +441,9 @@ Status UcxMessages::open(const addrinfo &first, const std::string &start) {
 // The plugin
 //===----------------------------------------------------------------------===//
 
+/// A process may open messages several times, as all ranks do.
 static StatusOr<Messages *> openMessages() {
+  static int64_t opened = 0;
   auto get = [](const char *name) {
     const char *value = std::getenv(name);
     return std::string(value ? value : "");
@@ -459,7 +461,7 @@ static StatusOr<Messages *> openMessages() {
                                                 std::atoll(get("WORLD_SIZE").c_str()));
   std::string start = get("MASTER_ADDR") + " " + get("MASTER_PORT") + " " +
                       get("TORCHELASTIC_RUN_ID") + " " + get("TORCHELASTIC_RESTART_COUNT") + " " +
-                      get("WORLD_SIZE");
+                      get("WORLD_SIZE") + " " + std::to_string(opened++);
   MEMOPT_RETURN_IF_ERROR(messages->open(*first, start));
   return messages.release();
 }

@@ -166,6 +166,36 @@ TEST(MessageRanksTest, WhoSaysNoGoodbyeIsEndedByForce) {
   EXPECT_FALSE(transport.isFinished);
 }
 
+/// Its last word arrives, and nobody waits for more.
+TEST(MessageRanksTest, WhoClosesWhileOthersWaitIsNamed) {
+  auto network = std::make_shared<Network>(3, Network::Unkindness{300, -1, 0});
+  std::vector<std::string> texts(3);
+  runRanks(network, 60, [&](MessageCommunicator &communicator) {
+    EXPECT_TRUE(communicator.barrier().isOk());
+    int64_t rank = communicator.getRank();
+    if (rank != 2)
+      texts[size_t(rank)] = communicator.barrier().getMessage();
+    auto begin = std::chrono::steady_clock::now();
+    bool isClosed = communicator.close();
+    EXPECT_TRUE(isClosed || rank != 2); // what rank 2 takes no more stays
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  });
+  std::string words = "waits for rank 2, which has closed its session";
+  EXPECT_NE((texts[0] + texts[1]).find(words), std::string::npos) << texts[0] << texts[1];
+  EXPECT_EQ(texts[2], "");
+}
+
+TEST(MessageRanksTest, AllCloseAtTheirOwnTime) {
+  auto network = std::make_shared<Network>(3, Network::Unkindness{300, -1, 0});
+  runRanks(network, 60, [](MessageCommunicator &communicator) {
+    EXPECT_TRUE(communicator.barrier().isOk());
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 * communicator.getRank()));
+    communicator.keepAlive(); // those that have closed do not hear it
+    EXPECT_TRUE(communicator.getFailure().isOk());
+    EXPECT_TRUE(communicator.close());
+  });
+}
+
 TEST(MessageRanksTest, APluginThatIsNotThereIsNamed) {
   ::setenv("MEMOPT_MPI_PLUGIN", "/nowhere/libmemopt-mpi.so", 1);
   ::setenv("MEMOPT_UCX_PLUGIN", "libz.so.1", 1);

@@ -68,6 +68,7 @@ public:
   void send(Channel channel, int64_t from, int64_t to, const char *bytes, int64_t count,
             bool *isSent) {
     bool isData = channel == Channel::Data;
+    bytesOfData += isData ? count : 0;
     if (isData && from == unkindness.silentRank && unkindness.messagesBefore-- <= 0)
       return;
     bool isCopied = !isData || random() % 2;
@@ -109,6 +110,7 @@ public:
 
   std::mutex mutex;
   const int64_t ranks;
+  int64_t bytesOfData = 0; ///< that have been sent
 
 private:
   int64_t drawDelay() {

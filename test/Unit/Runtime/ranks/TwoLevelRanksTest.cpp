@@ -20,21 +20,22 @@ using namespace memopt;
 using namespace memopt::testing;
 
 namespace {
-/// `hosts` hosts of `places` ranks.
+/// Ranks on hosts, of which `ofRanks` has the number of each.
 struct Hosts {
-  static StatusOr<std::unique_ptr<Hosts>> create(int64_t hosts, int64_t places, int64_t bytes,
-                                                 double seconds,
+  static StatusOr<std::unique_ptr<Hosts>> create(const std::vector<uint64_t> &ofRanks,
+                                                 int64_t bytes, double seconds,
                                                  Network::Unkindness unkindness = {}) {
-    auto made = std::make_unique<Hosts>();
-    made->places = places;
+    auto made = std::make_unique<Hosts>(ofRanks);
+    auto ranks = int64_t(ofRanks.size());
     made->bytes = bytes;
-    made->network = std::make_shared<Network>(hosts * places, unkindness);
-    for (int64_t host = 0; host < hosts; ++host) {
+    made->network = std::make_shared<Network>(ranks, unkindness);
+    for (int64_t host = 0; host < made->placement.countHosts(); ++host) {
       MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<SharedRanks> memory,
-                              SharedRanks::create(places, bytes, false, seconds));
+                              SharedRanks::create(int64_t(made->placement.getRanks(host).size()),
+                                                  bytes, false, seconds));
       made->memories.push_back(std::move(memory));
     }
-    for (int64_t rank = 0; rank < hosts * places; ++rank) {
+    for (int64_t rank = 0; rank < ranks; ++rank) {
       MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<MessageCommunicator> across,
                               MessageCommunicator::create(
                                   std::make_unique<ThreadMessages>(made->network, rank), seconds));
@@ -43,39 +44,57 @@ struct Hosts {
     return made;
   }
 
-  SharedRanks &getMemory(int64_t rank) { return *memories[size_t(rank / places)]; }
+  explicit Hosts(const std::vector<uint64_t> &ofRanks) : placement(ofRanks) {}
+  SharedRanks &getMemory(int64_t rank) { return *memories[size_t(placement.getHost(rank))]; }
   std::unique_ptr<TwoLevelCommunicator> joinHosts(int64_t rank) {
-    return std::make_unique<TwoLevelCommunicator>(*across[size_t(rank)], getMemory(rank));
+    return std::make_unique<TwoLevelCommunicator>(*across[size_t(rank)], getMemory(rank),
+                                                  placement);
   }
   std::unique_ptr<Communicator> join(int64_t rank) { return joinHosts(rank); }
   std::unique_ptr<Arena> allocate(int64_t rank) {
-    return *openRankDevice(getMemory(rank), rank % places)
+    return *openRankDevice(getMemory(rank), placement.getPlace(rank))
                 ->allocate(MEMOPT_SPACE_DEVICE, bytes, false);
   }
 
-  int64_t places = 1, bytes = 0;
+  const Placement placement;
+  int64_t bytes = 0;
   std::shared_ptr<Network> network;
   std::vector<std::unique_ptr<SharedRanks>> memories;
   std::vector<std::unique_ptr<MessageCommunicator>> across;
 };
 } // namespace
 
+/// Hosts of so many ranks each, but for the last one.
+static std::vector<uint64_t> placeInTurn(int64_t ranks, int64_t places) {
+  std::vector<uint64_t> ofRanks;
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    ofRanks.push_back(uint64_t(rank / places));
+  return ofRanks;
+}
+
 namespace memopt::testing {
-/// As many ranks on a host as divide them, up to a number.
+/// So many ranks on a host; what is left is the last one's.
 template <int mostPlaces, int mostMicroseconds> struct HostsGroup {
   static StatusOr<std::unique_ptr<Hosts>> create(int64_t ranks, int64_t bytes, double seconds) {
-    int64_t places = mostPlaces;
-    while (ranks % places)
-      --places;
-    return Hosts::create(ranks / places, places, bytes, seconds, {mostMicroseconds, -1, 0});
+    return Hosts::create(placeInTurn(ranks, mostPlaces), bytes, seconds, {mostMicroseconds, -1, 0});
   }
 };
 using PairsGroup = HostsGroup<2, 0>;
 using DelayedPairsGroup = HostsGroup<2, 300>;
 using TriplesGroup = HostsGroup<3, 0>;
+/// Hosts whose ranks do not follow each other.
+struct ScatteredGroup {
+  static StatusOr<std::unique_ptr<Hosts>> create(int64_t ranks, int64_t bytes, double seconds) {
+    std::vector<uint64_t> ofRanks;
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      ofRanks.push_back(uint64_t(rank * rank % 3));
+    return Hosts::create(ofRanks, bytes, seconds);
+  }
+};
 INSTANTIATE_TYPED_TEST_SUITE_P(Pairs, CommunicatorConformance, PairsGroup);
 INSTANTIATE_TYPED_TEST_SUITE_P(DelayedPairs, CommunicatorConformance, DelayedPairsGroup);
 INSTANTIATE_TYPED_TEST_SUITE_P(Triples, CommunicatorConformance, TriplesGroup);
+INSTANTIATE_TYPED_TEST_SUITE_P(Scattered, CommunicatorConformance, ScatteredGroup);
 } // namespace memopt::testing
 
 static void runRanks(int64_t ranks, const std::function<void(int64_t)> &work) {
@@ -91,9 +110,9 @@ static float getTerm(int64_t rank, int64_t i) {
 }
 
 /// What each rank has of a sum, its shards and the gathered shards, one after the other.
-static std::vector<std::vector<float>> addUp(int64_t hosts, int64_t places, int64_t count) {
-  int64_t ranks = hosts * places, shard = (count / ranks / 16 + 1) * 16;
-  auto made = *Hosts::create(hosts, places, (3 * count + 4 * shard) * 4, 60, {30, -1, 0});
+static std::vector<std::vector<float>> addUp(const std::vector<uint64_t> &placed, int64_t count) {
+  int64_t ranks = int64_t(placed.size()), shard = (count / ranks / 16 + 1) * 16;
+  auto made = *Hosts::create(placed, (3 * count + 4 * shard) * 4, 60, {30, -1, 0});
   std::vector<std::vector<float>> results(static_cast<size_t>(ranks));
   runRanks(ranks, [&](int64_t rank) {
     auto arena = made->allocate(rank);
@@ -122,29 +141,58 @@ static std::vector<std::vector<float>> addUp(int64_t hosts, int64_t places, int6
   return results;
 }
 
-/// Four ranks on one host, on two, on four; and more of each, over chunks that are not full.
+/// On one host, on two, on as many as ranks, on hosts of different sizes, and in no order; over chunks
+/// that are not full.
 TEST(TwoLevelRanksTest, BitsDoNotDependOnHowRanksArePlaced) {
-  for (int64_t ranks : {4, 6})
+  const std::vector<std::vector<uint64_t>> placements = {
+      {0, 0, 0, 0},       {0, 0, 1, 1},       {0, 1, 2, 3},       {0, 0, 0, 1},
+      {0, 1, 1, 1},       {0, 1, 0, 1},       {0, 0, 0, 1, 1, 1}, {0, 0, 1, 1, 2, 2},
+      {0, 1, 1, 1, 2, 2}, {0, 0, 1, 2, 2, 2}, {0, 0, 0, 0, 1, 1}, {0, 1, 1, 2, 0, 2}};
+  for (const std::vector<uint64_t> &placed : placements)
     for (int64_t count : {1, 1000, 20'011, 600'037}) {
       std::vector<float> expected(static_cast<size_t>(count), 0);
-      for (int64_t rank = 0; rank < ranks; ++rank)
+      for (size_t rank = 0; rank < placed.size(); ++rank)
         for (int64_t i = 0; i < count; ++i)
-          expected[size_t(i)] += getTerm(rank, i);
+          expected[size_t(i)] += getTerm(int64_t(rank), i);
       const std::vector<float> sum = expected;
       for (int i = 0; i < 2; ++i)
         expected.insert(expected.end(), sum.begin(), sum.end());
-      for (int64_t hosts : {1, 2, 3, 4, 6}) {
-        if (ranks % hosts)
-          continue;
-        for (const std::vector<float> &result : addUp(hosts, ranks / hosts, count))
-          ASSERT_EQ(result, expected) << ranks << " ranks on " << hosts << " hosts, " << count;
-      }
+      for (const std::vector<float> &result : addUp(placed, count))
+        ASSERT_EQ(result, expected) << ::testing::PrintToString(placed) << ", " << count;
     }
+}
+
+/// A vector leaves each host as often as with one rank there: the terms of its ranks are added
+/// before, and as many carry the sum as the smallest host has.
+TEST(TwoLevelRanksTest, WhatAHostSendsDoesNotGrowWithItsRanks) {
+  const Placement placement({7, 7, 7, 3, 3});
+  EXPECT_EQ(placement.countHosts(), 2);
+  EXPECT_EQ(placement.countFewest(), 2);
+  EXPECT_EQ(placement.countMost(), 3);
+  EXPECT_EQ(placement.getRanks(1), (std::vector<int64_t>{3, 4}));
+  EXPECT_EQ(placement.getPlace(4), 1);
+  EXPECT_TRUE(placement.isInOrder());
+  EXPECT_FALSE(Placement({1, 2, 1}).isInOrder());
+  constexpr int64_t count = 1 << 18;
+  auto measure = [&](const std::vector<uint64_t> &placed) {
+    auto made = *Hosts::create(placed, 4 * count, 60);
+    runRanks(int64_t(placed.size()), [&](int64_t rank) {
+      auto arena = made->allocate(rank);
+      auto communicator = made->join(rank);
+      auto pool = *ThreadPool::create(1, 1);
+      EXPECT_TRUE(
+          communicator->allReduce(DType::F32, arena->base(), arena->base(), count, *pool).isOk());
+    });
+    return made->network->bytesOfData;
+  };
+  EXPECT_EQ(measure({0, 1}), 2 * 4 * count);
+  EXPECT_EQ(measure({0, 0, 0, 1, 1}), 2 * 4 * count);
+  EXPECT_EQ(measure({0, 1, 1, 1, 1}), 2 * 4 * count);
 }
 
 /// Those of its host know it; who waits for one of them, or for its partner elsewhere, is patient.
 TEST(TwoLevelRanksTest, ARankThatIsLateIsNamedByThoseOfItsHost) {
-  auto made = *Hosts::create(2, 2, 4096, 0.3);
+  auto made = *Hosts::create({0, 0, 1, 1}, 4096, 0.3);
   std::vector<std::string> texts(4);
   runRanks(4, [&](int64_t rank) {
     auto communicator = made->joinHosts(rank);
@@ -160,7 +208,7 @@ TEST(TwoLevelRanksTest, ARankThatIsLateIsNamedByThoseOfItsHost) {
 }
 
 TEST(TwoLevelRanksTest, AllHearWhoLeavesWhereverTheyWait) {
-  auto made = *Hosts::create(2, 2, 4096, 60);
+  auto made = *Hosts::create({0, 0, 1, 1}, 4096, 60);
   std::vector<std::string> texts(4);
   runRanks(4, [&](int64_t rank) {
     auto communicator = made->joinHosts(rank);

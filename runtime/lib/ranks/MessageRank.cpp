@@ -6,22 +6,21 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "memopt-run/ranks/MessageRank.h"
-#include "memopt-run/options/OptionRules.h"
-#include "memopt-run/ranks/Neighbours.h"
-#include "memopt-run/run/Report.h"
+#include "memopt-runtime/ranks/MessageRank.h"
 #include "memopt-runtime/base/Json.h"
-#include "memopt-runtime/device/RankDevice.h"
-#include "memopt-runtime/devices/OpenDevice.h"
+#include "memopt-runtime/ranks/Neighbours.h"
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 using namespace memopt;
 
-StatusOr<std::unique_ptr<MessageRank>> MessageRank::join(const RunOptions &options,
-                                                         const LaunchedRank &self) {
+StatusOr<std::unique_ptr<MessageRank>> MessageRank::join(const LaunchedRank &self,
+                                                         const std::string &device,
+                                                         RankMeeting::Patience patience) {
+  if (device != "cpu")
+    return environmentError("ranks on device " + quote(device) +
+                            " are those of one host, and do not meet over MPI or UCX");
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Messages> messages,
                           openMessages(self.startsMpi ? Transport::Mpi : Transport::Ucx));
   if (messages->getRank() != self.rank || messages->getRanks() != self.ranks) {
@@ -34,9 +33,10 @@ StatusOr<std::unique_ptr<MessageRank>> MessageRank::join(const RunOptions &optio
     messages->finish();
     return status;
   }
-  std::unique_ptr<MessageRank> rank(new MessageRank(self));
+  double seconds = patience.seconds;
+  std::unique_ptr<MessageRank> rank(new MessageRank(self, std::move(patience)));
   MEMOPT_ASSIGN_OR_RETURN(rank->communicator,
-                          MessageCommunicator::create(std::move(messages), options.rankTimeout));
+                          MessageCommunicator::create(std::move(messages), seconds));
   return rank;
 }
 
@@ -77,7 +77,7 @@ StatusOr<std::vector<std::string>> MessageRank::collectTexts(const std::string &
   return texts;
 }
 
-Status MessageRank::compare(const RunOptions &options, const RankTask &task) {
+Status MessageRank::compare(const RankTask &task) {
   MEMOPT_RETURN_IF_ERROR(warmUp());
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> texts, collectTexts(writeTask(task)));
   for (size_t rank = 1; rank < texts.size(); ++rank) {
@@ -85,14 +85,7 @@ Status MessageRank::compare(const RunOptions &options, const RankTask &task) {
     if (std::string text = findDisagreement(int64_t(rank), task, other); !text.empty())
       return environmentError(std::move(text));
   }
-  if (!isFirst() || self.spread.empty() || !needsCompilation(options.model))
-    return Status::ok();
-  return badInput(self.spread +
-                  ", and a model that one of them compiles the others do not find: "
-                  "write memopt-compile " +
-                  options.model + " --ranks=" + std::to_string(self.ranks) +
-                  " -o FOLDER.memopt, in a place that all hosts see, "
-                  "and run FOLDER.memopt");
+  return Status::ok();
 }
 
 /// Tells the others a text of the first's, and hears it; empty: there is none yet.
@@ -115,12 +108,11 @@ void MessageRank::keepWaiting() {
   (void)listen(""); // who is lost is noticed when there is something to tell
 }
 
-StatusOr<PreparedRun> MessageRank::share(const PreparedRun &mine) {
-  std::string word = isFirst() ? mine.write() : "";
+StatusOr<std::string> MessageRank::share(const std::string &text) {
   for (;;) {
-    MEMOPT_ASSIGN_OR_RETURN(std::string told, listen(word));
+    MEMOPT_ASSIGN_OR_RETURN(std::string told, listen(isFirst() ? text : ""));
     if (!told.empty())
-      return PreparedRun::read(told);
+      return told;
   }
 }
 
@@ -132,25 +124,17 @@ Communicator &MessageRank::getCommunicator() {
   return twoLevels ? static_cast<Communicator &>(*twoLevels) : *communicator;
 }
 
-Status MessageRank::shareMemory(const RunOptions &options, int64_t arenaBytes) {
-  if (options.transport != "auto")
-    return Status::ok();
-  MEMOPT_ASSIGN_OR_RETURN(Neighbours found,
-                          memopt::shareMemory(*communicator, self, arenaBytes,
-                                              options.isMemoryChecked, options.rankTimeout));
-  if (isFirst() && !found.refusal.empty() && !options.isQuiet)
-    notice("note: ranks of one host send each other messages: " + found.refusal);
+StatusOr<std::string> MessageRank::shareMemory(int64_t arenaBytes, bool isChecked) {
+  MEMOPT_ASSIGN_OR_RETURN(
+      Neighbours found, memopt::shareMemory(*communicator, self, arenaBytes, isChecked, patience));
   if (!found.group)
-    return Status::ok();
+    return found.refusal;
+  place = found.placement.getPlace(self.rank);
   neighbours = std::move(found.group);
-  twoLevels = std::make_unique<TwoLevelCommunicator>(*communicator, *neighbours);
-  return twoLevels->warmUp();
-}
-
-StatusOr<std::unique_ptr<Device>> MessageRank::openOwnDevice(const RunOptions &options) const {
-  if (neighbours)
-    return openRankDevice(*neighbours, self.rank % neighbours->getRanks());
-  return openDevice(options.device);
+  twoLevels = std::make_unique<TwoLevelCommunicator>(*communicator, *neighbours,
+                                                     std::move(found.placement));
+  MEMOPT_RETURN_IF_ERROR(twoLevels->warmUp());
+  return std::string();
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,9 +142,16 @@ StatusOr<std::unique_ptr<Device>> MessageRank::openOwnDevice(const RunOptions &o
 //===----------------------------------------------------------------------===//
 
 Status MessageRank::end(const Status &status, const std::function<void(const Status &)> &say) {
+  hasEnded = true;
   Status conclusion = communicator->conclude(status);
   if (!conclusion.isOk())
     say(conclusion);
   communicator->end();
   return Status(conclusion.getCode(), "");
+}
+
+/// What may still move keeps its place to the end of the process.
+MessageRank::~MessageRank() {
+  if (!hasEnded && communicator && !communicator->close())
+    (void)communicator.release();
 }

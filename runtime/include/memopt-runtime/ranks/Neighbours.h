@@ -6,21 +6,19 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef MEMOPT_RUN_NEIGHBOURS_H
-#define MEMOPT_RUN_NEIGHBOURS_H
+#ifndef MEMOPT_RUNTIME_RANKS_NEIGHBOURS_H
+#define MEMOPT_RUNTIME_RANKS_NEIGHBOURS_H
 
 #include "memopt-runtime/ranks/LaunchedRank.h"
+#include "memopt-runtime/ranks/Placement.h"
+#include "memopt-runtime/ranks/RankMeeting.h"
 #include "memopt-runtime/ranks/SharedRanks.h"
-#include <vector>
 
 namespace memopt {
 
-/// How many ranks each host has, from a number for the host of each rank; 0 where they are not as
-/// many on each, or not neighbours in number.
-int64_t countPlaces(const std::vector<uint64_t> &hosts);
-
 /// Memory for the arenas of the ranks of one host.
 struct Neighbours {
+  Placement placement;
   std::unique_ptr<SharedRanks> group; ///< null where ranks send messages to all
   std::string refusal;                ///< why they do so next door, too
 };
@@ -28,8 +26,8 @@ struct Neighbours {
 /// All ranks call it, on `across`, which reaches all. Those of one host meet, and the first of them
 /// makes the memory. Too little memory is a failure.
 StatusOr<Neighbours> shareMemory(Communicator &across, const LaunchedRank &self, int64_t arenaBytes,
-                                 bool isChecked, double seconds);
+                                 bool isChecked, RankMeeting::Patience patience);
 
 } // namespace memopt
 
-#endif // MEMOPT_RUN_NEIGHBOURS_H
+#endif // MEMOPT_RUNTIME_RANKS_NEIGHBOURS_H
