@@ -28,6 +28,9 @@ func.func @train_step(%x: tensor<2x3xf32> {memopt.name = "x", memopt.batch_dim =
   %w = memopt.read @fc.weight : tensor<2x3xf32>
   // CHECK: memopt.gradient %[[W]], @fc.weight : tensor<2x3xf32>
   memopt.gradient %w, @fc.weight : tensor<2x3xf32>
+  // CHECK: memopt.updated_where %{{.*}}, [@fc.weight] : tensor<f32>
+  %count = arith.constant dense<1.0> : tensor<f32>
+  memopt.updated_where %count, [@fc.weight] : tensor<f32>
   // CHECK: memopt.write %[[W]], @fc.weight {memopt.phase = #memopt.phase<optimizer>} : tensor<2x3xf32>
   memopt.write %w, @fc.weight {memopt.phase = #memopt.phase<optimizer>} : tensor<2x3xf32>
   return

@@ -122,4 +122,20 @@ def Memopt_GradientOp : Memopt_Op<"gradient", [DeclareOpInterfaceMethods<SymbolU
   }];
 }
 
+def Memopt_UpdatedWhereOp : Memopt_Op<"updated_where", [DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Says in which steps the optimizer updates variables";
+  let description = [{
+    A model that branches by its data may have no gradient for a parameter in a step, as for an expert that no token
+    chooses. Its optimizer then leaves the parameter and its state as they are, where a gradient of zero would move
+    them by momentum and weight decay. `count` is not negative and above zero where the samples at hand use the
+    variables; they are updated where the sum over all samples of a step is. The optimizer pass reads and removes it.
+
+    Example: `memopt.updated_where %count, [@experts.0.weight, @experts.0.bias] : tensor<f32>`
+  }];
+  let arguments = (ins Memopt_FloatTensor:$count, FlatSymbolRefArrayAttr:$variables);
+  let assemblyFormat = "$count `,` $variables attr-dict `:` type($count)";
+  let hasVerifier = 1;
+}
+
 #endif // MEMOPT_DIALECT_STATEOPS_TD

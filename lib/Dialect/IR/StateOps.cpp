@@ -105,6 +105,27 @@ LogicalResult GradientOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return verifyAccess(*this, getVariableAttr(), getValue().getType(), symbols, /*names=*/true);
 }
 
+LogicalResult UpdatedWhereOp::verify() {
+  auto type = cast<RankedTensorType>(getCount().getType());
+  return type.getRank() == 0 ? success()
+                             : emitOpError() << "expected a single number, found " << type;
+}
+
+LogicalResult UpdatedWhereOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  for (auto name : getVariables().getAsRange<FlatSymbolRefAttr>()) {
+    auto variable = symbols.lookupNearestSymbolFrom<VariableOp>(*this, name);
+    if (!variable || !variable.getTrainable())
+      return emitOpError() << "names no trainable variable: " << name;
+  }
+  return success();
+}
+
+/// A mark, which stays although it computes nothing.
+void UpdatedWhereOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  effects.emplace_back(MemoryEffects::Write::get());
+}
+
 void ReadOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   effects.emplace_back(MemoryEffects::Read::get(), getVariableAttr());

@@ -31,6 +31,14 @@ namespace mlir::memopt {
 using namespace mlir;
 using namespace mlir::memopt;
 
+/// Whether an op of the forward pass tells the optimizer something of the samples, as whether they
+/// use a parameter: it is computed where they are.
+static bool tellsOptimizer(Operation *op) {
+  return getPhase(op) == Phase::Forward && !op->hasTrait<OpTrait::ConstantLike>() &&
+         llvm::all_of(op->getUsers(),
+                      [](Operation *user) { return getPhase(user) == Phase::Optimizer; });
+}
+
 /// The writes of state in the step's own block, and the ops that serve nothing but them.
 static llvm::SetVector<Operation *> collectUpdates(const StepModel &step) {
   llvm::DenseSet<StringAttr> state;
@@ -42,7 +50,7 @@ static llvm::SetVector<Operation *> collectUpdates(const StepModel &step) {
     if (auto write = dyn_cast<WriteOp>(op);
         write && state.contains(write.getVariableAttr().getAttr()))
       updates.insert(&op);
-    else if (isPure(&op) && !op.use_empty() &&
+    else if (isPure(&op) && !op.use_empty() && !tellsOptimizer(&op) &&
              llvm::all_of(op.getUsers(), [&](Operation *user) { return updates.contains(user); }))
       updates.insert(&op);
   }

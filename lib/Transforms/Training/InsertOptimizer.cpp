@@ -23,6 +23,9 @@
 // @hyperparameter.momentum, @hyperparameter.beta1, ..., and @hyperparameter.momentum.1, ... for the
 // parameters of @lr.1.
 //
+// A parameter that memopt.updated_where names is left as it is, with all of its state, in a step
+// that does not use it, and counts its updates itself. A gradient of zero adds nothing to the norm.
+//
 // Ranks:   with `zero-stage` each rank updates its part of every parameter. Small parameters that are
 //          updated alike are cut together (ShardUnits.h), and updated as one vector: an update that
 //          can be shared out treats each element on its own. Left out are those with numbers of
@@ -63,6 +66,17 @@ collectGradients(ModuleOp module, func::FuncOp step, SymbolTable &symbols) {
     if (Value gradient = marked.lookup(variable))
       ordered.emplace_back(variable, gradient);
   return ordered;
+}
+
+/// By variable, what says whether a step uses it. The marks go.
+static DenseMap<StringAttr, Value> takeUses(func::FuncOp step) {
+  DenseMap<StringAttr, Value> uses;
+  for (auto mark : llvm::make_early_inc_range(step.getOps<UpdatedWhereOp>())) {
+    for (auto name : mark.getVariables().getAsRange<FlatSymbolRefAttr>())
+      uses[name.getAttr()] = mark.getCount();
+    mark.erase();
+  }
+  return uses;
 }
 
 /// An update of a part must not need the rest.
@@ -134,6 +148,10 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
   if (!choices)
     return module.emitError(llvm::toString(choices.takeError()));
 
+  DenseMap<StringAttr, Value> uses = takeUses(step);
+  for (auto [entry, choice] : llvm::zip_equal(*found, *choices))
+    choice.hasOwnCount |= uses.contains(entry.first.getSymNameAttr());
+
   int64_t shardRanks = zeroStage ? ranks : 1;
   if (shardRanks > 1 && failed(verifyShared(*found, *choices)))
     return failure();
@@ -142,6 +160,9 @@ LogicalResult InsertOptimizerPass::insertOptimizer() {
     return failure();
   SmallVector<UpdateTarget> targets = formTargets(
       {*found, parameters, *choices, plan->getAverageSettings()}, reads, shardRanks, formsUnits);
+  for (UpdateTarget &target : targets)
+    if (!target.isUnit())
+      target.uses = uses.lookup(target.members.front().parameter.getSymNameAttr());
   if (shardRanks > 1) {
     DenseMap<StringAttr, GradientOp> marks;
     for (auto mark : step.getOps<GradientOp>())

@@ -276,12 +276,37 @@ UpdateBuilder::readState(const UpdateTarget &target,
   return success();
 }
 
-void UpdateBuilder::writeState(OptimizerStepOp step) {
+void UpdateBuilder::writeState(OptimizerStepOp step, Value condition) {
   for (auto [old, made] : llvm::zip_equal(state, step.getNewState()))
-    write(made, old.getDefiningOp<ReadOp>().getVariable(), step.getLoc());
+    write(choose(condition, made, old), old.getDefiningOp<ReadOp>().getVariable(), step.getLoc());
 }
 
-FailureOr<Value> UpdateBuilder::countUpdate(VariableOp parameter, const ParameterUpdate &choice) {
+Value UpdateBuilder::findCondition(const UpdateTarget &target) {
+  if (!target.uses)
+    return {};
+  Value &condition = conditions[target.uses];
+  if (!condition) {
+    Location loc = target.uses.getLoc();
+    Value zero = createSplat(builder, loc, cast<RankedTensorType>(target.uses.getType()), 0.0);
+    setPhase(zero.getDefiningOp(), Phase::Optimizer);
+    condition = create<arith::CmpFOp>(loc, arith::CmpFPredicate::OGT, target.uses, zero);
+  }
+  return condition;
+}
+
+Value UpdateBuilder::choose(Value condition, Value updated, Value old) {
+  if (!condition)
+    return updated;
+  Location loc = updated.getLoc();
+  auto type = cast<RankedTensorType>(updated.getType());
+  if (type.getRank())
+    condition = create<BroadcastOp>(loc, type.clone(builder.getI1Type()), condition,
+                                    builder.getDenseI64ArrayAttr({}));
+  return create<arith::SelectOp>(loc, condition, updated, convert(old, type.getElementType()));
+}
+
+FailureOr<Value> UpdateBuilder::countUpdate(VariableOp parameter, const ParameterUpdate &choice,
+                                            Value condition) {
   if (!choice.hasOwnCount)
     return stepNumber;
   auto type = RankedTensorType::get({}, builder.getI64Type());
@@ -292,7 +317,7 @@ FailureOr<Value> UpdateBuilder::countUpdate(VariableOp parameter, const Paramete
   Value one = createSplat(builder, loc, type, 1);
   setPhase(one.getDefiningOp(), Phase::Optimizer);
   Value number = create<arith::AddIOp>(loc, *old, one);
-  write(number, old->getVariable(), loc);
+  write(choose(condition, number, *old), old->getVariable(), loc);
   return number;
 }
 
@@ -328,8 +353,9 @@ LogicalResult UpdateBuilder::update(const UpdateTarget &target) {
   };
   if (failed(readState(target, getTensors, type)))
     return failure();
+  Value condition = findCondition(target);
   FailureOr<Value> rate = readRate(loc, choice.rate),
-                   number = countUpdate(target.members.front().parameter, choice);
+                   number = countUpdate(target.members.front().parameter, choice, condition);
   if (failed(rate) || failed(number))
     return failure();
   SmallVector<Value> operands(state);
@@ -354,7 +380,7 @@ LogicalResult UpdateBuilder::update(const UpdateTarget &target) {
       gradient, *rate, *number, operands, builder.getStringAttr(choice.optimizer->getName()),
       builder.getStrArrayAttr(slots), choice.settings.toAttribute(builder.getContext()),
       inputNames.empty() ? ArrayAttr() : builder.getStrArrayAttr(inputNames));
-  Value part = step.getNewParameter(), updated = part;
+  Value part = choose(condition, step.getNewParameter(), old), updated = part;
   if (shardRanks > 1)
     updated = create<CollectiveOp>(
         loc, whole.clone(cast<RankedTensorType>(updated.getType()).getElementType()),
@@ -362,7 +388,7 @@ LogicalResult UpdateBuilder::update(const UpdateTarget &target) {
   FailureOr<Value> written = writeParameters(target, updated);
   if (failed(written))
     return failure();
-  writeState(step);
+  writeState(step, condition);
   if (!average)
     return success();
   return updateAverage(target, shardRanks > 1 ? part : *written, *rate);

@@ -63,9 +63,15 @@ private:
   LogicalResult readState(const UpdateTarget &target,
                           function_ref<SmallVector<StateTensor>(const ParameterInfo &)> getTensors,
                           RankedTensorType piece);
-  void writeState(OptimizerStepOp step);
+  /// With a condition the state stays as it was where that does not hold.
+  void writeState(OptimizerStepOp step, Value condition = {});
+  /// Whether a step updates a target; null where each does.
+  Value findCondition(const UpdateTarget &target);
+  /// What an update makes where the condition holds, if there is one, and else the old value.
+  Value choose(Value condition, Value updated, Value old);
   /// The number of a parameter's update, from 1.
-  FailureOr<Value> countUpdate(VariableOp parameter, const ParameterUpdate &choice);
+  FailureOr<Value> countUpdate(VariableOp parameter, const ParameterUpdate &choice,
+                               Value condition);
   RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
   ReadOp read(VariableOp variable, Location loc);
   void write(Value value, StringRef variable, Location loc);
@@ -83,6 +89,8 @@ private:
   SmallVector<std::pair<double, Value>> rates;
   /// Hyperparameters that are inputs: the rate beside them, name and first value.
   SmallVector<std::pair<std::tuple<Value, std::string, double>, Value>> inputs;
+  /// By count of uses, whether there is one.
+  DenseMap<Value, Value> conditions;
   /// Of the parameter at hand.
   SmallVector<Value> state;
   SmallVector<StringRef> slots;

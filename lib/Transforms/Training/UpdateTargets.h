@@ -25,6 +25,9 @@ struct UpdateTarget {
   const ParameterUpdate *choice;
   RankedTensorType type; ///< of the parameter or the unit, whole
   Value gradient;
+  /// A number that is zero in a step that leaves the parameter and its state as they are; null
+  /// where each step updates it. Such a parameter counts its updates, and is in no unit.
+  Value uses = {};
 
   bool isUnit() const { return members.size() > 1; }
   Location getLoc() const { return VariableOp(members.front().parameter).getLoc(); }

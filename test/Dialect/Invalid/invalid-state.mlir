@@ -157,3 +157,21 @@ memopt.variable @w : tensor<16xf32> role <parameter> {shard = #memopt.shard<rank
 
 // expected-error @+1 {{a tensor begins at an element of its unit, found -1}}
 memopt.variable @w : tensor<16xf32> role <parameter> {shard = #memopt.shard<ranks = 2, shape = [3], first = -1>}
+
+// -----
+
+memopt.variable @w : tensor<2xf32> role <parameter> {trainable}
+func.func @step(%count: tensor<2xf32>) {
+  // expected-error @+1 {{'memopt.updated_where' op expected a single number, found 'tensor<2xf32>'}}
+  memopt.updated_where %count, [@w] : tensor<2xf32>
+  return
+}
+
+// -----
+
+memopt.variable @w : tensor<2xf32> role <parameter>
+func.func @step(%count: tensor<f32>) {
+  // expected-error @+1 {{'memopt.updated_where' op names no trainable variable: @w}}
+  memopt.updated_where %count, [@w] : tensor<f32>
+  return
+}

@@ -51,7 +51,7 @@ from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
 from .rewriting.regions import use_originals
-from .rewriting.sides import TracedParameters, find_known_side, find_writing_branch, finish_sides, settle_sides
+from .rewriting.sides import find_known_side, find_writing_branch, finish_sides, mark_updates, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
@@ -89,8 +89,8 @@ class TrainingStep(nn.Module):
         self.checks: carried_checks | None = None  # while it is traced
         #: What was asserted when it was traced: "model.py:12: Expected ...".
         self.checked: tuple[str, ...] = ()
-        #: Parameters that it read on one side of a branch alone, with the lines that read them.
-        self.one_sided: dict[str, str] = {}
+        #: Parameters that not each step updates, as one side of a branch alone read them when it was traced.
+        self.unsteady: list[str] = []
 
     def forward(self, **batch: torch.Tensor):
         batch.pop(MASK, None)  # which the sums have, once it is traced
@@ -262,9 +262,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
             with regions():
                 program = trace()
         if checks is not None:
-            parameters = TracedParameters()
-            program = _settle_sides(program, checks, trace, regions, first_error, parameters)
-            step.one_sided = parameters.list_one_sided()
+            program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
     replace_synonyms(program)
     use_originals(program)
     if has_vmap(program):
@@ -302,10 +300,10 @@ def _decompose(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
 
 
 def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks, trace: Callable[[], torch.export.ExportedProgram],
-                  regions: Callable[[], contextlib.AbstractContextManager], first_error: Exception | None,
-                  parameters: TracedParameters) -> torch.export.ExportedProgram:
+                  regions: Callable[[], contextlib.AbstractContextManager],
+                  first_error: Exception | None) -> tuple[torch.export.ExportedProgram, list[str]]:
     """With both sides of the model's branches; a branch of which there is one is checked. `first_error` is that of the side which was
-    traced before this one. `parameters` sees what each side reads."""
+    traced before this one. Returns as well which parameters not each step updates."""
     def retrace(takes_other: Callable[[int], bool]) -> torch.export.ExportedProgram:
         checks.begin(takes_other)
         try:
@@ -317,7 +315,7 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
     def settle() -> dict[int, Exception | None]:
         nonlocal places, texts
         places, texts = checks.list_places(), list(checks.texts)
-        return settle_sides(program, retrace, parameters)
+        return settle_sides(program, retrace)
 
     places: list[str] = []
     texts: list[str] = []
@@ -337,8 +335,9 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
     errors = {number: error or first_error for number, error in one_sided.items()}
     checks.explain_branches(list(one_sided), places, {number: error.message if isinstance(error, Error) else
                                                       refuse_tracing_error(error).message for number, error in errors.items() if error})
+    unsteady = mark_updates(program)
     finish_sides(program, one_sided)
-    return program
+    return program, unsteady
 
 
 def _check_layouts(program: torch.export.ExportedProgram) -> None:

@@ -184,17 +184,28 @@ class OptimizerOptions:
 
     `parameters` are the model's, by all of their names in the program; `read` has the names that the program reads, of
     which tied parameters have one. Parameters in `own_counts` count their updates themselves; by default those whose updates
-    the optimizer's state counts otherwise than others'.
+    the optimizer's state counts otherwise than others', and always those in `unsteady`, which the program does not update in each
+    step.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.nn.Parameter],
-                 read: Collection[str], own_counts: Collection[torch.nn.Parameter] | None = None):
+                 read: Collection[str], own_counts: Collection[torch.nn.Parameter] | None = None,
+                 unsteady: Collection[torch.nn.Parameter] = ()):
         self.optimizer, self.parameters = optimizer, parameters
+        self.unsteady = frozenset(unsteady)
         self.names = {parameter: name for name, parameter in parameters.items() if name in read}
         self.counterpart = find_counterpart(optimizer)
         self._settings = [self._read_group(number) for number in range(len(optimizer.param_groups))]
         self._mark_groups()
-        self.own_counts = self.find_own_counts(optimizer.state) if own_counts is None else frozenset(own_counts)
+        self.own_counts = self.find_own_counts(optimizer.state) if own_counts is None else own_counts
+
+    @property
+    def own_counts(self) -> frozenset[torch.nn.Parameter]:
+        return self._own_counts
+
+    @own_counts.setter
+    def own_counts(self, parameters: Collection[torch.nn.Parameter]) -> None:
+        self._own_counts = self.unsteady.union(parameters)
 
     @property
     def counts_updates(self) -> bool:
@@ -444,7 +455,8 @@ def make_torch_state(optimizer: torch.optim.Optimizer, counterpart: Counterpart,
                 entry[key] = value if key in counterpart.numbers else value.to(parameter.dtype)
         if counterpart.name == "asgd":
             entry["mu"] = torch.tensor(1 / max(1.0, count - groups.get(parameter, optimizer.defaults)["t0"]))
-        state[parameter] = entry
+        if entry:  # of SGD without momentum a program has but the count
+            state[parameter] = entry
     return state
 
 

@@ -229,6 +229,9 @@ def make_models(first: Model, shapes: Sequence[Any] | None) -> list[Model]:
         example = first.layout.make_example(batch)
         if all(find_shapes(example) != find_shapes(model.example) for model in models):
             models.append(first.make_again(batch))
+    counts = frozenset().union(*(model.options.own_counts for model in models))
+    for model in models:
+        model.options.own_counts = counts
     return models
 
 

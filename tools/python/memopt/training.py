@@ -127,8 +127,9 @@ def _share_counts(models: Sequence[Model]) -> None:
         trained = [set(options.trained) for options in own]
         every = set().union(*trained)
         counts = own[0].counts_updates and find_own_counts(count_updates(optimizer.state, every)) | (every - every.intersection(*trained))
+        unsteady = frozenset().union(*(options.unsteady for options in own))
         for options in own:
-            options.own_counts = frozenset(counts or ())
+            options.own_counts = unsteady.union(counts or ())
 
 
 class Steps(Mapping):

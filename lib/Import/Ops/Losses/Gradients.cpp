@@ -14,6 +14,8 @@
 //    d = ...                                             what backward computes from g
 //    z = memopt.custom_gradient([y], [g], [x], [d])      y, whose gradient reaches x as d
 //
+//    loss = memopt.updated_where(loss, [p], n)           p is updated where n is above zero
+//
 // Evaluation has no gradients, so there it is all the identity.
 //
 //===----------------------------------------------------------------------===//
@@ -94,6 +96,18 @@ static Error lowerCustomGradient(OpContext &op) {
   return Error::success();
 }
 
+/// The loss, and a mark beside it; evaluation updates nothing.
+static Error lowerUpdatedWhere(OpContext &op) {
+  Tensor loss = op.tensor("loss"), count = op.tensor("count");
+  SmallVector<mlir::Attribute> variables;
+  for (const std::optional<Tensor> &parameter : op.tensors("parameters"))
+    if (StringRef name = op.importer.findTrainable(*parameter); !name.empty())
+      variables.push_back(mlir::FlatSymbolRefAttr::get(op.b.getContext(), name));
+  if (!variables.empty() && !op.importer.getOptions().evaluate)
+    mlir::memopt::UpdatedWhereOp::create(op.b, op.get(count), op.b.getArrayAttr(variables));
+  return setResult(op, loss);
+}
+
 void memopt::pt2::registerGradients(OpTable &table) {
   table.add("aten.alias.default", "Tensor self", lowerAlias);
   table.add("aten.alias_copy.default", "Tensor self", lowerCopied<lowerAlias>);
@@ -103,4 +117,6 @@ void memopt::pt2::registerGradients(OpTable &table) {
   table.add("memopt.custom_gradient.default",
             "Tensor[] values, Tensor[] gradients, Tensor[] inputs, Tensor[] input_gradients",
             lowerCustomGradient);
+  table.add("memopt.updated_where.default", "Tensor loss, Tensor[] parameters, Tensor count",
+            lowerUpdatedWhere);
 }

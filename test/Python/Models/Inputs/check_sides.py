@@ -329,24 +329,6 @@ def check_missing():
     print("ok missing")
 
 
-def check_one_sided():
-    """Parameters of one side are told of, for optimizers that move them by a gradient of zero."""
-    def by_one_side(self, x, place, keep):
-        y = self.linear(x)
-        y = self.head(y) if keep.any() else self.other(y)
-        return self.last(y).square().mean() + self.other.bias.detach().sum()
-    batch = next(_batches())
-    for momentum, expected in ((0.0, 0), (0.9, 1)):
-        model = Sided(by_one_side)
-        model.head, model.other, model.last = (torch.nn.Linear(5, 5) for _ in range(3))
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            memopt.compile(model, None, batch, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=momentum))
-        texts = [str(warning.message) for warning in said if "on one side of a branch" in str(warning.message)]
-        assert len(texts) == expected and all("'head.bias' and 3 more" in text and ".py:" in text for text in texts), texts
-    print("ok one_sided")
-
-
 def check_first_values():
     """Parameters that get their values from the first batch: the step has the side without that, and says so."""
     def begin(self, x):
@@ -391,5 +373,4 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or _SIDES:
         check(name)
     check_missing()
-    check_one_sided()
     check_first_values()

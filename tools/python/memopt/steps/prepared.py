@@ -85,8 +85,8 @@ class Archive:
         self.names = {spec.target for spec in program.graph_signature.input_specs if spec.target and spec.arg.name in read}
         self.words = ProgramWords(module, export.find_lines(program))
         self.checked = getattr(module, "checked", ())
-        #: Parameters that the model reads on one side of a branch alone, with the lines that do.
-        self.one_sided: Mapping[str, str] = dict(getattr(module, "one_sided", {}))
+        #: Parameters that not each step updates, as the model reads them on one side of a branch alone.
+        self.unsteady: Sequence[str] = list(getattr(module, "unsteady", ()))
         with tempfile.TemporaryDirectory(prefix="memopt-") as folder:
             path = pathlib.Path(folder) / "step.pt2"
             export.save(program, path, weights=False, training=training, lines={})
@@ -117,7 +117,8 @@ class Model:
         with _trained_alone(self.module, optimizer):
             self.archive = Archive(self.module, self.example, training=True, pads=pads)
         parameters = dict(self.module.named_parameters(remove_duplicate=False))
-        self.options = OptimizerOptions(optimizer, parameters, self.archive.names, own_counts)
+        unsteady = [parameters[name] for name in self.archive.unsteady]
+        self.options = OptimizerOptions(optimizer, parameters, self.archive.names, own_counts, unsteady)
         #: Own names of variables, and what they are called where several steps share them.
         self.shared: dict[str, str] = {}
         self.called: dict[str, str] = {}  #: the same for all of the module's names
@@ -163,16 +164,6 @@ class Model:
         held = set(self.options.held)
         return [name.partition(".")[2] for name, parameter in self.module.named_parameters()
                 if name in self.archive.names and parameter.requires_grad and parameter not in held]
-
-    def list_moved_alone(self) -> list[tuple[str, str]]:
-        """Parameters that an optimizer moves by a gradient of zero, and not if there is none, with the lines that read them: of those
-        that one side of a branch reads."""
-        def moves(group: Mapping[str, Any]) -> bool:
-            is_plain = isinstance(self.options.optimizer, torch.optim.SGD) and not group["momentum"]
-            return not is_plain or bool(group["weight_decay"])
-        moved = {parameter for group in self.options.optimizer.param_groups if moves(group) for parameter in group["params"]}
-        parameters = dict(self.module.named_parameters(remove_duplicate=False))
-        return [(name.partition(".")[2], place) for name, place in self.archive.one_sided.items() if parameters.get(name) in moved]
 
     def list_written(self) -> Iterator[tuple[str, Mapping, str]]:
         """Parameters and buffers that the program writes."""

@@ -121,8 +121,7 @@ class StepPrograms:
         is_clipped = self._options.get("max_grad_norm") not in (None, 0, math.inf, "inf")
         return Differences(draws=[] if self._options.get("dropout") in ("off", False) else archive.draws, turned=guards.turned,
                            counters=guards.counters, kept=guards.kept, iterators=guards.iterators, drawn_once=archive.drawn_once,
-                           unclipped=self._list_unclipped() if is_clipped else (),
-                           one_sided=self._prepared.list_moved_alone(), remarks=remarks)
+                           unclipped=self._list_unclipped() if is_clipped else (), remarks=remarks)
 
     def _list_unclipped(self) -> list[str]:
         """Parameters whose gradients a loop may count to the norm, and the step does not."""
@@ -179,6 +178,8 @@ class StepPrograms:
         if limit is not None and len(self._programs) >= limit and not is_ragged:
             raise self._refuse_shape(shapes, f"max_programs allows {limit}", True)
         prepared = known.prepared if known else self._prepared.make_again(batches[0])
+        if not prepared.options.own_counts <= self._prepared.options.own_counts:
+            self._compile_again(UNEVEN, prepared.options.own_counts)
         return self._compile_program(prepared, len(batches))
 
     def _compile_program(self, prepared: Model, count: int) -> TrainingProgram:

@@ -95,8 +95,6 @@ class Differences:
     drawn_once: Sequence[str] = ()
     #: Parameters with a gradient that no optimizer has, where gradients are clipped.
     unclipped: Sequence[str] = ()
-    #: Parameters that one side of a branch alone reads, with the lines.
-    one_sided: Sequence[tuple[str, str]] = ()
     remarks: Sequence[str] = ()
 
     def warn(self) -> None:
@@ -128,12 +126,6 @@ def _describe(found: Differences) -> Iterator[str]:
         yield (f"max_grad_norm is for the norm of the gradients of what the optimizer has. '{found.unclipped[0]}'{others} is not in the "
                "optimizer and needs a gradient, which clip_grad_norm_(model.parameters()) counts, and adds to from step to step "
                "where only optimizer.zero_grad() is called: requires_grad_(False) makes both the same")
-    if found.one_sided:
-        name, place = found.one_sided[0]
-        others = f" and {len(found.one_sided) - 1} more" if len(found.one_sided) > 1 else ""
-        yield (f"the model reads '{name}'{others} on one side of a branch alone{f' ({place})' if place else ''}. Where the other side is "
-               "taken they have a gradient of zero in a step, and momentum and weight decay move them; PyTorch has no gradient there "
-               "and leaves them as they are. It has zeros, too, with optimizer.zero_grad(set_to_none=False)")
     for remark in found.remarks:
         if _REMARKS.search(remark):
             yield re.sub(r"^.*?remark: ", "", remark)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 
 from .asserted import assert_where, insert, is_asserted, list_asserts_of
+from .edges import WHEN, mark_edges
 from .nothing_changes import Nothing, find_root
 from .pairing import Side
 
@@ -68,6 +69,7 @@ class Chooser:
                         chosen = insert(graph, aten.where.self, holds, written, old, like=node)
                     with graph.inserting_after(chosen):
                         insert(graph, aten.copy_.default, written, chosen, like=node)
+                    self._mark_choice(side, chosen)
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
         def take(value: torch.fx.Node) -> torch.fx.Node:
@@ -97,6 +99,17 @@ class Chooser:
             now = self._current(value)
             now.replace_all_uses_with(choice, lambda user: user is not choice and order[user] > order[choice])
             self._now[now] = choice
+        for choice in chosen.values():
+            self._mark_choice(side, choice)
+        for nodes, holds in ((body, True), (set(copies.values()), False)):
+            for node in nodes:
+                mark_edges(node, side.marker, holds, but={*nodes, *nothing.list_written(node)})
+
+    @staticmethod
+    def _mark_choice(side: Side, choice: torch.fx.Node) -> None:
+        """Each of the two values is taken where its side is."""
+        mark_edges(choice, side.marker, True, but=(0, 2))
+        mark_edges(choice, side.marker, False, but=(0, 1))
 
     def _copy_asserts(self, side: Side, copies: dict, take: Callable[[torch.fx.Node], torch.fx.Node], taken: torch.fx.Node) -> None:
         """What is asserted on the other side."""
@@ -132,7 +145,8 @@ class Chooser:
             nonlocal last
             if node in copies or not nothing.follows_from_mask(node):
                 return copies.get(node, node)
-            arguments = torch.fx.node.map_arg((node.args, node.kwargs), take)
+            arguments = torch.fx.node.map_arg((node.args, node.kwargs), take) if node.target is not WHEN else \
+                ((take(node.args[0]), *node.args[1:]), {})
             with graph.inserting_after(last):
                 last = copies[node] = graph.call_function(node.target, *arguments)
             last.meta.update(node.meta)

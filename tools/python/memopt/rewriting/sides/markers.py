@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import torch
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from .asserted import insert
 
-__all__ = ["BEHIND", "BRANCH", "drop_ends", "drop_markers", "find_known_side", "find_shape", "finish_sides"]
+__all__ = ["BEHIND", "BRANCH", "drop_ends", "drop_markers", "find_known_side", "find_loss", "find_shape", "finish_sides", "replace_loss"]
 
 aten = torch.ops.aten
 _library = torch.library.Library("memopt", "FRAGMENT")
@@ -82,21 +82,32 @@ def find_known_side(program: torch.export.ExportedProgram) -> tuple[int, bool] |
     return None
 
 
+def find_loss(program: torch.export.ExportedProgram) -> int:
+    """The first of the program's results that is no state."""
+    return next(place for place, spec in enumerate(program.graph_signature.output_specs) if spec.kind == OutputKind.USER_OUTPUT)
+
+
+def replace_loss(program: torch.export.ExportedProgram, loss: torch.fx.Node) -> None:
+    output, place = program.graph.output_node(), find_loss(program)
+    results = list(output.args[0])
+    results[place] = loss
+    output.args = (tuple(results),)
+    spec = program.graph_signature.output_specs[place]
+    spec.arg = type(spec.arg)(name=loss.name)
+
+
 def finish_sides(program: torch.export.ExportedProgram, one_sided: Collection[int]) -> None:
     """Branches that have one side are checked: the loss is no number where the other holds. Markers are taken off."""
     graph = program.graph
     output = graph.output_node()
-    loss = next(node for node, spec in zip(output.args[0], program.graph_signature.output_specs) if spec.kind.name == "USER_OUTPUT")
+    loss = output.args[0][find_loss(program)]
     for node in [node for node in graph.nodes if node.target is BRANCH]:
         if node.args[1] in one_sided:
             with graph.inserting_before(output):
                 zero = insert(graph, aten.where.Scalar, node, 0.0, float("nan"), like=node)
                 zero = insert(graph, aten.to.dtype, zero, loss.meta["val"].dtype, like=node)
                 checked = insert(graph, aten.add.Tensor, loss, zero, like=node)
-            output.replace_input_with(loss, checked)
-            for spec in program.graph_signature.output_specs:
-                if spec.arg.name == loss.name:
-                    spec.arg = type(spec.arg)(name=checked.name)
+            replace_loss(program, checked)
             loss = checked
     drop_markers(program, [node.args[1] for node in graph.nodes if node.target is BRANCH])
     program.graph_module.recompile()

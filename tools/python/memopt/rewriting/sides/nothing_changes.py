@@ -14,6 +14,8 @@ import torch
 from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
+from .edges import WHEN
+
 __all__ = ["Nothing", "find_root"]
 
 
@@ -43,7 +45,7 @@ _INDEX_AT = {"index_add": 2, "index_copy": 2, "index_reduce": 2, "scatter": 2, "
 
 def find_root(node: torch.fx.Node) -> torch.fx.Node:
     """What a view looks at."""
-    while name_of(node) in _VIEWS:
+    while name_of(node) in _VIEWS or node.target is WHEN:
         node = node.args[0]
     return node
 
@@ -247,25 +249,36 @@ class Nothing:
         limit = _argument(value, 1, "min") if name_of(value) in ("clamp", "clamp_min") else None
         return isinstance(limit, (int, float)) and limit > 0
 
+    def _find_kept(self, node: torch.fx.Node) -> int | None:
+        """The place of the argument that a node of the side is equal to."""
+        name = name_of(node)
+        first = node.args[0] if node.args else None
+        if name in ("add", "sub") and isinstance(first, torch.fx.Node) and self.is_zero(node.args[1]):
+            place = 0
+        elif name == "add" and self.is_zero(first) and isinstance(node.args[1], torch.fx.Node):
+            place = 1
+        elif self._writes_nothing(node) is True or name in ("clone", "alias"):
+            place = 0
+        elif name == "where" and len(node.args) == 3 and self._is_false(node.args[0]):
+            place = 2
+        else:
+            return None
+        are_tensors = all(isinstance(other.meta.get("val"), torch.Tensor) for other in (node.args[place], first))
+        return place if are_tensors else None
+
     def value_before(self, node: torch.fx.Node) -> torch.fx.Node | None:
         """The value from outside the side that this one is equal to."""
         while node in self.body:
-            name = name_of(node)
-            first = node.args[0] if node.args else None
-            if name in ("add", "sub") and isinstance(first, torch.fx.Node) and self.is_zero(node.args[1]):
-                node = first
-            elif name == "add" and self.is_zero(first) and isinstance(node.args[1], torch.fx.Node):
-                node = node.args[1]
-            elif self._writes_nothing(node) is True or name in ("clone", "alias"):
-                node = first
-            elif name == "where" and len(node.args) == 3 and self._is_false(node.args[0]):
-                node = node.args[2]
-            else:
+            place = self._find_kept(node)
+            if place is None:
                 return None
-            value, other = node.meta.get("val"), first.meta.get("val")
-            if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
-                return None
+            node = node.args[place]
         return node
+
+    def list_kept(self) -> dict[torch.fx.Node, int]:
+        """The nodes of the side that are equal to a value from outside, each with the place of the argument that it is equal to."""
+        kept = {node: self._find_kept(node) for node in self._body if self.value_before(node) is not None}
+        return {node: place for node, place in kept.items() if place is not None}
 
     @staticmethod
     def list_written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:

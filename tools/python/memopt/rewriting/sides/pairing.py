@@ -114,6 +114,8 @@ class Side:
     def __init__(self, marker: torch.fx.Node, body: list[torch.fx.Node], other: list[torch.fx.Node], behind: torch.fx.Node):
         self.marker, self.body, self.other, self.behind = marker, body, other, behind
         self.is_settled = False
+        #: Of a side that is settled: the nodes that are equal to a value from outside, with the places of the arguments with that.
+        self.kept: dict[torch.fx.Node, int] = {}
         #: Values of the body that are used behind it, with what the second program has there; that is of the first or of `other`.
         self.phis: dict[torch.fx.Node, torch.fx.Node] = {}
         #: What is behind the sides and of them nevertheless, with what the second program has for it.
@@ -183,6 +185,7 @@ def find_side(first, second, number: int) -> Side:
     side.is_settled = not side.other and nothing.writes_nothing() and all(
         nothing.value_before(x) is pairs.first_of.get(y, y) for _, x, y in differing)
     if side.is_settled:
+        side.kept = nothing.list_kept()
         return side
     _extend(side, pairs, differing)
     return side

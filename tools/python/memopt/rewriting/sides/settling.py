@@ -13,9 +13,9 @@ from ...errors import EndlessLoop, Refused
 from ...user_code.tracing_errors import find_cause
 from .asserted import is_asserted
 from .choosing import Chooser
+from .edges import mark_edges
 from .markers import BRANCH, drop_ends, drop_markers
 from .nothing_changes import Nothing
-from .one_sided import TracedParameters
 from .pairing import Differs, Side, compare, find_side
 from .written_parameters import ADVICE, find_writing_branch
 
@@ -55,15 +55,17 @@ def _settle_all(first, second) -> list[Side]:
             for user in node.users:
                 if inside.get(user) is not side and not is_asserted(user) and nothings[side].value_before(node) is None:
                     failed.add(side)
-    return [side for side in sides if side not in failed]
+    settled = [side for side in sides if side not in failed]
+    for side in settled:
+        side.kept = nothings[side].list_kept()
+    return settled
 
 
 class _Tracer:
     """Traces with some branches taken otherwise; None where that side is not for tracing, and beyond a number of traces."""
 
-    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram], parameters: TracedParameters):
+    def __init__(self, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]):
         self._retrace, self._left = retrace, MOST_TRACES
-        self._parameters = parameters
         #: What was in the way of the last trace.
         self.error: Exception | None = None
 
@@ -85,8 +87,17 @@ class _Tracer:
             self.error = Refused(f"it writes parameters, {names}, which in a step only the optimizer does. {ADVICE}")
             return None
         drop_ends(other)
-        self._parameters.add(other)
         return other
+
+
+def _mark_settled(sides: Sequence[Side]) -> None:
+    """Of sides that are always computed: what a side takes, but for values that it leaves as they are."""
+    for side in sides:
+        inside = set(side.body)
+        for node in side.body:
+            written = set(Nothing.list_written(node))
+            place = side.kept.get(node)
+            mark_edges(node, side.marker, True, but={*inside, *written, *(() if place is None else (place,))})
 
 
 def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: frozenset[int],
@@ -119,22 +130,22 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
             chooser.apply(side)
         else:
             left[side.number] = None
+    _mark_settled([side for side in sides if side.is_settled])
     return left
 
 
-def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram],
-                 parameters: TracedParameters) -> dict[int, Exception | None]:
+def settle_sides(program: torch.export.ExportedProgram,
+                 retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]) -> dict[int, Exception | None]:
     """Makes the program compute what holds on either side of its branches. `retrace` traces again with those branches taken
     otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless, with the
-    errors of those that could not be traced otherwise. `parameters` sees all traces.
+    errors of those that could not be traced otherwise. What goes into the sides of others is marked (edges.py).
     """
     drop_ends(program)
     left = [node.args[1] for node in program.graph.nodes if node.target is BRANCH]
     if not left:
         return {}
-    parameters.add(program)
-    tracer = _Tracer(retrace, parameters)
-    other = tracer.trace(lambda number: True)
+    tracer = _Tracer(retrace)
+    other, settled = tracer.trace(lambda number: True), []
     if other is not None:
         try:
             settled = _settle_all(program, other)
@@ -144,5 +155,6 @@ def settle_sides(program: torch.export.ExportedProgram, retrace: Callable[[Calla
         except Differs:
             pass
     found = _settle_each(program, tracer, frozenset(), left) if len(left) <= MOST_SIDES else dict.fromkeys(left)
+    _mark_settled(settled)
     program.graph_module.recompile()
     return found
