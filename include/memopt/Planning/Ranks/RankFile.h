@@ -41,7 +41,8 @@ llvm::Expected<RankStep> parseRankStep(llvm::StringRef text, llvm::StringRef pat
 
 /// {"format": "memopt-network", "version": 2, "levels": [{"members": 8, "latency_seconds": 6e-6,
 /// "bytes_per_second": 4e11}, {"latency_seconds": 1.2e-5, "bytes_per_second": 4.5e10}]}, from the
-/// inside out. A level may have "sums": LINK, for scattered sums. A file that ranks wrote also has what these took, as "measured":
+/// inside out. A level may have "sums": {"latency_seconds": 6e-6, "bytes_per_second": 2e11}, for
+/// scattered sums. A file that ranks wrote also has what these took, as "measured":
 /// {"ranks": 2, "all_reduce": COLLECTIVE, "reduce_scatter": COLLECTIVE, "all_gather": COLLECTIVE},
 /// with COLLECTIVE = {"bytes": [4096, 65536], "seconds": [1e-4, 3e-3], "computing_speed": 0.9,
 /// "sending_speed": 0.8}. Version 1 has two levels: {"format": "memopt-network", "version": 1,

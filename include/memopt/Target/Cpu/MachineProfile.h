@@ -27,8 +27,8 @@
 
 namespace mlir::memopt {
 
-/// What a machine does in a second, all of its threads together. The defaults stand for what a
-/// profile does not say, and for processors where it does not matter.
+/// What a machine does in a second, all of its threads together. The defaults stand for
+/// what a profile does not say.
 struct MachineProfile {
   std::string machine = "assumed rates of two cores"; ///< for people
   int64_t threads = 2;                                ///< that the rates are of

@@ -155,9 +155,9 @@ private:
 };
 
 /// A left operand whose rows lie along the depth, or across it in near steps, is read as it lies. A
-/// result is written where it
-/// belongs if its rows begin on cache lines: others share lines, and each part of the depth would
-/// write both. To an addend the sum of all depth is added, and not one part of it after the other.
+/// result is written where it belongs if its rows begin on cache lines: others share lines, and each
+/// part of the depth would write both. To an addend the sum of all depth is added, and not one part
+/// of it after the other.
 template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescriptor &d) {
   ProductPlaces places;
   if (!std::is_same_v<S, T> || d.wideResult)
