@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Gradients that are stopped, and the backward formulas of torch.autograd.Function, which
-// tools/python/memopt/gradients.py writes into the graph:
+// tools/python/memopt/tracing/gradients.py writes into the graph:
 //
 //    y = ...                                             what forward computes
 //    g = memopt.incoming_gradient(y, 0)
