@@ -189,6 +189,8 @@ int main(int argc, char **argv) {
   addMatmul("vit_mlp_dx", 3152, 384, 1536, false, false);
   addMatmul("vit_mlp_dw", 1536, 384, 3152, true, false);
   addMatmul("vit_out_dw", 384, 384, 3152, true, false);
+  addMatmul("recurrent_turn", 32, 1024, 256, false, true);
+  addMatmul("recurrent_turn_dx", 32, 256, 1024, false, false);
   addMatmul("small", 64, 64, 64, false, true);
   addMatmul("tiny", 8, 8, 8, false, true);
   addMatmul("row", 1, 768, 768, false, true);

@@ -300,6 +300,24 @@ TEST(Matmul, SameBitsOnAnyNumberOfThreads) {
   }
 }
 
+/// So that a turn of a recurrent layer has tasks for all threads. f64: our own product everywhere.
+TEST(Matmul, CutsFewRowsIntoNarrowerBlocksForMoreThreads) {
+  const Case c{"few rows", {}, 40, 500, 300, {300, 1}, {1, 300}, {504, 1}};
+  std::vector<char> first;
+  std::vector<int64_t> bytes;
+  for (int threads : {1, 2, 8}) {
+    std::vector<Buffer> buffers = Data<double>(c).buffers(c);
+    runCall(describe(c, "f64", false), buffers, threads, threads);
+    std::vector<char> result = buffers.back().values<char>();
+    if (first.empty())
+      first = result;
+    EXPECT_TRUE(result == first) << threads << " threads";
+    bytes.push_back((*LibraryCall::create(describe(c, "f64", false), threads))->workspaceBytes());
+  }
+  EXPECT_LT(bytes[1], 2 * bytes[0]);
+  EXPECT_GT(bytes[2], bytes[1]);
+}
+
 /// What lies as the inner loops would have it is read and written in place, else it is copied.
 TEST(Matmul, SameBitsWhereverOperandsLie) {
   constexpr int64_t m = 301, n = 283, k = 600, lines = 288;

@@ -94,6 +94,9 @@ constexpr int64_t maxGroupBlocks = 4;
 constexpr int64_t leastTasksOfThread = 8;
 /// Of a product of fewer blocks the depth is cut.
 constexpr int64_t leastTasks = 16;
+/// Where a thread would have fewer tasks the blocks are narrower, of at least so many panels.
+constexpr int64_t leastTasksOfFewRows = 4;
+constexpr int64_t leastColumnPanels = 2;
 
 /// Whether a left operand whose rows lie side by side may be read as it lies, with steps of the depth
 /// so many elements apart: further apart the steps of a block meet in a few sets of the caches.
@@ -113,11 +116,9 @@ public:
                               cutEvenly(shape.columns, maxBlockColumns, kernels.columnsPerPanel));
       blockDepth = std::max(blockDepth, std::min(maxBlockDepth, shape.depth));
     }
-    for (const ProductShape &shape : this->shapes) {
-      firstBlock.push_back(blocks);
-      blocks += rowBlocks(shape) * columnBlocks(shape);
-    }
+    countBlocks();
     chooseDepthCuts();
+    narrowBlocks(threads);
     chooseGroups(threads);
     slots = static_cast<int>(std::min<int64_t>(slots, groups * depthCuts));
   }
@@ -175,6 +176,15 @@ private:
   }
   int64_t slotBytes() const { return rowPanelBytes() + columnPanelBytes() + sumBytes(); }
 
+  void countBlocks() {
+    firstBlock.clear();
+    blocks = 0;
+    for (const ProductShape &shape : shapes) {
+      firstBlock.push_back(blocks);
+      blocks += rowBlocks(shape) * columnBlocks(shape);
+    }
+  }
+
   /// Enough tasks for a few dozen threads, each with a depth worth its cost, though each makes all
   /// the blocks of its columns that a thread may make together: so a large depth is read once.
   void chooseDepthCuts() {
@@ -185,6 +195,19 @@ private:
       tasks += ceilDivide(rowBlocks(shape), maxGroupBlocks) * columnBlocks(shape);
     int64_t cuts = shapes.front().depth / (4 * maxBlockDepth);
     depthCuts = std::max<int64_t>(1, std::min(leastTasks / tasks, cuts));
+  }
+
+  /// A product of few rows, as a turn of a recurrent layer has it, is cut by its columns where its
+  /// depth is not large. More tasks read the rows in place then, and nothing is packed twice. Widths
+  /// of blocks have no part in bits, so they may follow the number of threads.
+  void narrowBlocks(int threads) {
+    int64_t tasks = blocks * depthCuts, wanted = leastTasksOfFewRows * threads;
+    if (!places.rows || threads == 1 || tasks == 0 || tasks >= wanted)
+      return;
+    int64_t width = kernels.columnsPerPanel;
+    int64_t narrow = roundUp(ceilDivide(blockColumns * tasks, wanted), width);
+    blockColumns = std::min(blockColumns, std::max(narrow, leastColumnPanels * width));
+    countBlocks();
   }
 
   void chooseGroups(int threads) {
