@@ -93,14 +93,11 @@ static Error lowerRank(OpContext &op) {
 
 static Error lowerPseudoInverse(OpContext &op) {
   ASSIGN_OR_RETURN(Element a, getForTolerance(op, "self"));
-  if (op.hasParameter("hermitian") && op.flag("hermitian")) {
-    // The lower triangle has the values; all elements get gradients as those of any matrix.
-    Element rest = a - withoutGradient(a);
-    a = withoutGradient(lowerPart(a) + turn(lowerPart(a, 1))) + rest;
-  }
+  bool isSymmetric = op.hasParameter("hermitian") && op.flag("hermitian");
+  Element read = isSymmetric ? lowerPart(a) + turn(lowerPart(a, 1)) : a;
   int64_t most = std::max(countRows(a), countColumns(a));
   ASSIGN_OR_RETURN(Element inverse,
-                   pseudoInverse(a, [&, names = nameTolerances(op)](Element values) {
+                   pseudoInverse(a, read, [&, names = nameTolerances(op)](Element values) {
                      return findLimit(op, values, most, names.first, names.second);
                    }));
   return setMatrices(op, 0, inverse);

@@ -223,9 +223,9 @@ Element memopt::pt2::singularValues(Element a) {
   });
 }
 
-Expected<Element> memopt::pt2::pseudoInverse(Element a,
+Expected<Element> memopt::pt2::pseudoInverse(Element a, Element read,
                                              function_ref<Expected<Element>(Element)> findLimit) {
-  auto [u, s, v] = rotate(a);
+  auto [u, s, v] = rotate(read);
   ASSIGN_OR_RETURN(Element limit, findLimit(s));
   Element counts = greater(s, limit);
   Element scaled = v * over(select(counts, 1 / select(counts, s, 1.0), 0.0), v);

@@ -127,9 +127,11 @@ struct SingularVectors {
 };
 SingularVectors singularVectors(Element a);
 Element singularValues(Element a);
-/// The inverse of what singular values are above a limit, which follows from them.
+/// The inverse of what singular values of `read` are above a limit, which follows from them. `read`
+/// is `a`, or what is read of it; `a` gets the gradient.
 llvm::Expected<Element>
-pseudoInverse(Element a, llvm::function_ref<llvm::Expected<Element>(Element)> findLimit);
+pseudoInverse(Element a, Element read,
+              llvm::function_ref<llvm::Expected<Element>(Element)> findLimit);
 /// How large the matrices may be that turn by rotations, and those that elimination and reflections
 /// take apart.
 inline constexpr int64_t kMostTurned = 64, kMostRows = 512, kMostInBlocks = 1024;
