@@ -71,6 +71,8 @@ def exponents(random):
         with np.errstate(over="ignore"):
             beside = np.nextafter(x, y)
         yield Case(f"the number next to it, to {other}", "nextafter.default", beside, 0, self_=x, other=y)
+    pair = floats([1, 2])
+    yield row("nextafter", np.nextafter(pair, floats([3, 2])), {"self_": [1, 0], "other": [0, 0]}, self_=pair, other=floats([3, 2]))
     wide = np.concatenate([x.astype("f8"), [5e-324, 2.0 ** -1022, 1.7976931348623157e308]])
     yield Case("in double", "nextafter.default", np.nextafter(wide, -wide), 0, self_=wide, other=-wide)
 

@@ -82,7 +82,8 @@ static Error lowerNextAfter(OpContext &op) {
                     next = copySign(next, x);
                     next = select(equals(x, 0), copySign(x.like(least), y), next);
                     next = select(equals(x, y), y, next);
-                    return withoutGradient(select(isNaN(x) | isNaN(y), kNaN, next));
+                    next = select(isNaN(x) | isNaN(y), kNaN, next);
+                    return with(next, x, select(equals(x, y), 0.0, x.like(1)));
                   })));
   return setResult(op, castTo(op, result, type));
 }
