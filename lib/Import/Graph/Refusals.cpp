@@ -31,8 +31,9 @@ static constexpr StringLiteral kComplex =
     "complex numbers are not supported; compute spectra where the data is prepared, or multiply by "
     "constant matrices of cosines and sines";
 static constexpr StringLiteral kDecomposition =
-    "decompositions and solvers are not supported; compute them outside of the step and pass the "
-    "result as an input or a buffer";
+    "linalg.eigh, linalg.svd, linalg.cholesky and linalg.lu are taken; compute others outside of "
+    "the "
+    "step and pass the result as an input or a buffer";
 static constexpr StringLiteral kControlFlow =
     "control flow inside the step is not supported; compute both sides and choose with "
     "torch.where, "
@@ -75,7 +76,10 @@ static constexpr Alternative kAlternatives[] = {
     {"higher_order.autograd_function_apply",
      "export with memopt_export, which keeps backward formulas of torch.autograd.Function"},
     {"aten._fft", kComplex},
-    {"aten.fft", kComplex},
+    {"aten.fft_fft", kComplex},
+    {"aten.fft_ifft", kComplex},
+    {"aten.fft_rfft", kComplex},
+    {"aten.fft_ihfft", kComplex},
     {"aten.stft", kComplex},
     {"aten.istft", kComplex},
     {"aten.view_as_complex", kComplex},
@@ -83,21 +87,10 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.complex", kComplex},
     {"aten.polar", kComplex},
     {"aten._conj", kComplex},
-    {"aten._linalg", kDecomposition},
-    {"aten.linalg", kDecomposition},
-    {"aten.cholesky", kDecomposition},
-    {"aten.triangular_solve", kDecomposition},
-    {"aten.lu_", kDecomposition},
-    {"aten._lu", kDecomposition},
-    {"aten.svd", kDecomposition},
-    {"aten.qr", kDecomposition},
-    {"aten.geqrf", kDecomposition},
-    {"aten.ormqr", kDecomposition},
-    {"aten.orgqr", kDecomposition},
-    {"aten.inverse", kDecomposition},
-    {"aten.pinverse", kDecomposition},
-    {"aten.logdet", kDecomposition},
-    {"aten.matrix_exp", kDecomposition},
+    {"aten.linalg_eig.", kDecomposition},
+    {"aten.linalg_eigvals.", kDecomposition},
+    {"aten._linalg_eigvals.", kDecomposition},
+    {"aten.linalg_ldl_", kDecomposition},
     {"aten.lstm.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten.gru.data", "packed sequences are not supported; pad them and mask the loss"},
     {"aten.rnn_tanh.data", "packed sequences are not supported; pad them and mask the loss"},

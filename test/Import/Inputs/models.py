@@ -274,6 +274,19 @@ def positions():
     return finish(model, model.op("aten.add.Tensor", ("z", "f32", [3, 4, 2]), self_=x, other=y), [3, 4, 2])
 
 
+def cholesky():
+    model = Model()
+    a = model.parameter("a", [3, 3])
+    low = model.op("aten.linalg_cholesky.default", ("low", "f32", [3, 3]), self_=a)
+    return finish(model, low, [3, 3])
+
+
+def spectrum():
+    model = Model()
+    a = model.parameter("a", [2, 5])
+    return finish(model, model.op("aten.fft_irfft.default", ("y", "f32", [2, 8]), self_=a), [2, 8])
+
+
 def pick_by_ranges():
     model = Model()
     x = model.input("x", "f32", [4, 6])

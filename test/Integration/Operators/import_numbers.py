@@ -20,6 +20,8 @@ import tempfile
 
 import numpy as np
 
+import algebra_cases
+import counting_cases
 import import_cases
 import layer_cases
 import spelling_cases
@@ -29,7 +31,8 @@ from tensor_files import read_safetensors, write_safetensors
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "Import" / "Inputs"))
 from archive import Model, Value  # noqa: E402
 
-GROUPS = {"operators": import_cases.FAMILIES, "spellings": spelling_cases.FAMILIES, "layers": layer_cases.FAMILIES}
+GROUPS = {"operators": import_cases.FAMILIES, "spellings": spelling_cases.FAMILIES, "layers": layer_cases.FAMILIES,
+          "algebra": algebra_cases.FAMILIES, "counting": counting_cases.FAMILIES}
 FAMILIES = {name: family for group in GROUPS.values() for name, family in group.items()}
 DTYPES = {"f4": "f32", "f8": "f64", "i8": "i64", "i4": "i32", "u1": "u8", "b1": "bool"}
 

@@ -58,7 +58,7 @@ Value memopt::pt2::normOf(OpContext &op, const Reduction &reduction, double orde
 // Norms
 //===----------------------------------------------------------------------===//
 
-static Error setNorm(OpContext &op, StringRef dimensions, double order) {
+Error memopt::pt2::setVectorNorm(OpContext &op, StringRef dimensions, double order) {
   RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
   DType type = op.resultMeta(0).dtype;
   ASSIGN_OR_RETURN(Reduction reduction, getReduction(op, dimensions, type));
@@ -66,74 +66,12 @@ static Error setNorm(OpContext &op, StringRef dimensions, double order) {
 }
 
 static Error lowerVectorNorm(OpContext &op) {
-  return setNorm(op, "dim", op.has("ord") ? op.number("ord") : 2);
+  return setVectorNorm(op, "dim", op.has("ord") ? op.number("ord") : 2);
 }
 
 /// torch.norm, which takes tensors of any rank as vectors.
 static Error lowerNorm(OpContext &op) {
-  return setNorm(op, op.hasParameter("dim") ? "dim" : "", op.has("p") ? op.number("p") : 2);
-}
-
-/// The largest (or smallest) sum of magnitudes of a column (order 1) or row (infinity).
-static Error setMatrixNorm(OpContext &op, int64_t rows, int64_t columns, double order) {
-  bool byColumns = std::abs(order) == 1;
-  if (!byColumns && !std::isinf(order))
-    return op.error("the matrix norm of order " + toString(order) +
-                    " needs singular values, which are not supported; 'fro', 1, -1, inf and -inf "
-                    "are");
-  DType type = op.resultMeta(0).dtype;
-  Tensor self = op.tensor("self");
-  if (self.getNumElements() == 0)
-    return op.error("tensors without elements are not supported");
-  Element x(op.b, op.get(castTo(op, self, type)));
-  Value sums = reduceValue(op.b, abs(x), ReduceKind::Add, byColumns ? rows : columns, true);
-  Value norm = reduceValue(op.b, sums, order > 0 ? ReduceKind::Max : ReduceKind::Min,
-                           byColumns ? columns : rows, true);
-  Reduction both;
-  both.dimensions = {std::min(rows, columns), std::max(rows, columns)};
-  both.keep = op.flag("keepdim");
-  return setResult(op, op.wrap(type, dropKept(op, both, norm)));
-}
-
-/// torch.linalg.norm and matrix_norm: a vector's norm over one dimension, a matrix' over two.
-static Error lowerLinalgNorm(OpContext &op, std::optional<double> order, bool isMatrix) {
-  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
-  int64_t rank = op.tensor("self").rank();
-  // Without dimensions: everything as a vector, unless an order asks for what there is.
-  if (!op.has("dim") && (!order || rank == 1))
-    return setNorm(op, "dim", order.value_or(2));
-  SmallVector<int64_t, 2> named{rank - 2, rank - 1};
-  if (op.has("dim")) {
-    named.clear();
-    for (int64_t value : op.integers("dim")) {
-      ASSIGN_OR_RETURN(int64_t dim, op.dimension("dim", value, rank));
-      named.push_back(dim);
-    }
-  }
-  if (named.size() == 1 && !isMatrix)
-    return setNorm(op, "dim", order.value_or(2));
-  if (!order)
-    return setNorm(op, "dim", 2);
-  if (named.size() != 2 || rank < 2 || named[0] == named[1])
-    return op.error("expected the two dimensions of matrices in a tensor of rank " + Twine(rank));
-  return setMatrixNorm(op, named[0], named[1], *order);
-}
-
-template <bool isMatrix> static Error lowerLinalgNormNumber(OpContext &op) {
-  return lowerLinalgNorm(op, op.has("ord") ? std::optional(op.number("ord")) : std::nullopt,
-                         isMatrix);
-}
-
-/// Norms by name: 'fro' is the Euclidean one of all elements of a matrix.
-template <bool isMatrix> static Error lowerLinalgNormName(OpContext &op) {
-  if (op.text("ord") != "fro")
-    return op.error("the matrix norm '" + op.text("ord") +
-                    "' needs singular values, which are not supported; 'fro', 1, -1, inf and -inf "
-                    "are");
-  RETURN_IF_ERROR(op.checkReal(op.resultMeta(0).dtype));
-  if (op.has("dim") || !isMatrix)
-    return setNorm(op, "dim", 2);
-  return op.error("expected dimensions");
+  return setVectorNorm(op, op.hasParameter("dim") ? "dim" : "", op.has("p") ? op.number("p") : 2);
 }
 
 //===----------------------------------------------------------------------===//
@@ -267,20 +205,6 @@ void memopt::pt2::registerNorms(OpTable &table) {
             lowerNorm);
   table.add("aten.norm.ScalarOpt_dim_dtype",
             "Tensor self, Scalar? p, int[] dim, bool keepdim, dtype dtype", lowerNorm);
-  table.add("aten.linalg_norm.default",
-            "Tensor self, Scalar? ord=None, int[]? dim=None, bool keepdim=False, "
-            "dtype? dtype=None",
-            lowerLinalgNormNumber<false>);
-  table.add("aten.linalg_norm.ord_str",
-            "Tensor self, str ord, int[]? dim=None, bool keepdim=False, dtype? dtype=None",
-            lowerLinalgNormName<false>);
-  table.add("aten.linalg_matrix_norm.default",
-            "Tensor self, Scalar ord, int[] dim=[-2 -1], bool keepdim=False, dtype? dtype=None",
-            lowerLinalgNormNumber<true>);
-  table.add("aten.linalg_matrix_norm.str_ord",
-            "Tensor self, str ord='fro', int[] dim=[-2 -1], bool keepdim=False, "
-            "dtype? dtype=None",
-            lowerLinalgNormName<true>);
   table.add("aten.dist.default", "Tensor self, Tensor other, Scalar p=2", lowerDistance);
   table.add("aten.pairwise_distance.default",
             "Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False",

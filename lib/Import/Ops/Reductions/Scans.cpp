@@ -60,9 +60,10 @@ static Error lowerCumprod(OpContext &op) {
 
 /// Rows of powers: the running product of a one and x, x, x ...
 static Error lowerVandermonde(OpContext &op) {
-  Tensor x = castTo(op, op.tensor("x"), op.resultMeta(0).dtype);
-  if (x.rank() == 0 || x.getNumElements() == 0)
-    return op.error("expected a tensor with dimensions and elements");
+  Tensor given = castTo(op, op.tensor("x"), op.resultMeta(0).dtype);
+  ASSIGN_OR_RETURN(Tensor x, withDimension(op, given));
+  if (x.getNumElements() == 0)
+    return op.error("expected a tensor with elements");
   int64_t count = op.optionalInteger("N").value_or(x.sizes.back()), dim = x.rank();
   if (count < 1)
     return op.error("argument 'N': expected a positive number, found " + Twine(count));

@@ -194,7 +194,7 @@ static Element logGammaSeries(Element z) {
 
 /// log |gamma(x)| for x > 0: between 1.5 and 10.5 the factors that lead down to [1.5, 2.5], beyond
 /// Stirling's series, below one factor up.
-static Element positiveLogGamma(Element x) {
+Element memopt::pt2::positiveLogGamma(Element x) {
   Element down = x, factors = x.like(1);
   for (int step = 0; step != 9; ++step) {
     Element isHigh = greater(down, 2.5);

@@ -55,6 +55,8 @@ Extremes findExtremes(OpContext &op, const Reduction &reduction, mlir::memopt::R
 Element distanceRoot(Element squares);
 /// The norm of order `order` of `reduction`, whose elements are real numbers.
 mlir::Value normOf(OpContext &op, const Reduction &reduction, double order);
+/// The norm of vectors as the operator's result.
+llvm::Error setVectorNorm(OpContext &op, llvm::StringRef dimensions, double order);
 
 } // namespace memopt::pt2
 

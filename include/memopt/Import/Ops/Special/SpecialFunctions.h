@@ -33,6 +33,9 @@ inline Element with(Element value, Element x, Element slope) {
   return withSlopes(value, {{x, slope}});
 }
 
+/// log gamma of positive numbers.
+Element positiveLogGamma(Element x);
+
 /// Horner's scheme, the highest power first.
 Element polynomial(Element x, llvm::ArrayRef<double> coefficients);
 

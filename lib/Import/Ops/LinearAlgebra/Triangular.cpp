@@ -1,0 +1,217 @@
+//===- Triangular.cpp - triangular solves and Cholesky -------- -*- C++ -*-===//
+//
+// Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for license information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A triangular solve is a loop over the rows: each, once known, is taken off the others. The factor
+// of Cholesky comes row by row, too. memopt.export writes larger matrices in blocks, of which the
+// loop (memopt.cholesky_rows) factors those on the diagonal.
+//
+//===----------------------------------------------------------------------===//
+
+#include "memopt/Import/Graph/OpTable.h"
+#include "memopt/Import/Ops/LinearAlgebra/Matrices.h"
+
+using namespace llvm;
+using namespace memopt::pt2;
+using mlir::RankedTensorType;
+using mlir::Value;
+using mlir::memopt::ReduceKind;
+using Builder = mlir::ImplicitLocOpBuilder;
+
+//===----------------------------------------------------------------------===//
+// Solves
+//===----------------------------------------------------------------------===//
+
+/// Without a gradient. A row of the result is what is left of it, by the element on the diagonal.
+static Element substitute(Element a, Element b, bool upper, bool unit) {
+  Element columns = asSlices(turn(a));
+  Loop loop = repeat(countRows(a), /*reverse=*/upper, {}, {columns}, {b}, [&](const Turn &at) {
+    Element left = at.carried[0], column = turn(asRow(at.slices[0])), row = rowNumbers(left);
+    Element number = over(at.number, left), own = rowNumbers(column);
+    Element x = total(select(equals(row, number), left, 0.0), 1);
+    if (!unit)
+      x = x / over(total(select(equals(own, over(at.number, own)), column, 0.0), 1), x);
+    Element isLeft = upper ? less(row, number) : greater(row, number);
+    Element next = select(isLeft, left - over(column, left) * over(x, left), left);
+    return Yields{{next}, {x}};
+  });
+  return fromSlices(loop.made[0]);
+}
+
+Element memopt::pt2::solveTriangular(Element a, Element b, bool upper, bool unit) {
+  Element x = substitute(a, b, upper, unit);
+  return withBackward(x, {a, b}, [&](Elements reaching) -> Matrices {
+    Element toB = substitute(turn(a), reaching[0], !upper, unit);
+    Element toA = -product(toB, turn(x));
+    return {upper ? upperPart(toA, unit) : lowerPart(toA, unit), toB};
+  })[0];
+}
+
+static Error lowerSolve(OpContext &op, StringRef ofA, StringRef ofB, bool upper, bool left) {
+  ASSIGN_OR_RETURN(auto both, getTogether(op, op.tensor(ofA), op.tensor(ofB)));
+  auto [a, b] = both;
+  bool unit = op.flag("unitriangular");
+  if (countRows(a) != countColumns(a) || countRows(a) != (left ? countRows(b) : countColumns(b)))
+    return op.error("expected a square matrix and rows that fit it");
+  RETURN_IF_ERROR(checkRows(op, a, kMostInBlocks, "a triangular solve"));
+  return setMatrices(op, 0,
+                     left ? solveTriangular(a, b, upper, unit)
+                          : turn(solveTriangular(turn(a), turn(b), !upper, unit)));
+}
+
+static Error lowerSolveTriangular(OpContext &op) {
+  return lowerSolve(op, "self", "B", op.flag("upper"), op.flag("left"));
+}
+
+/// The older spelling, which gives its matrix back.
+static Error lowerTriangularSolve(OpContext &op) {
+  ASSIGN_OR_RETURN(auto both, getTogether(op, op.tensor("A"), op.tensor("self")));
+  auto [a, b] = both;
+  bool turned = op.flag("transpose"), upper = op.flag("upper") != turned;
+  if (countRows(a) != countColumns(a) || countRows(a) != countRows(b))
+    return op.error("expected a square matrix and rows that fit it");
+  RETURN_IF_ERROR(checkRows(op, a, kMostInBlocks, "a triangular solve"));
+  if (op.getNumResults() > 1 && op.isUsed(1)) {
+    RETURN_IF_ERROR(setMatrices(op, 1, a));
+  }
+  return setMatrices(op, 0,
+                     solveTriangular(turned ? turn(a) : a, b, upper, op.flag("unitriangular")));
+}
+
+//===----------------------------------------------------------------------===//
+// Cholesky
+//===----------------------------------------------------------------------===//
+
+/// The first `count` elements of each row.
+static Value takeFirst(Builder &b, Value rows, int64_t count) {
+  Shape sizes(mlir::cast<RankedTensorType>(rows.getType()).getShape());
+  auto get = [&](int64_t number) { return b.getIndexAttr(number); };
+  SmallVector<mlir::OpFoldResult> offsets(2, get(0)), strides(2, get(1));
+  SmallVector<mlir::OpFoldResult> extents{get(sizes[0]), get(count)};
+  return mlir::tensor::ExtractSliceOp::create(b, rows, offsets, extents, strides);
+}
+
+/// One row of the factor for each turn: that of the matrix which is left, divided by the root of its
+/// own element; its products with its elements are taken off the rows.
+static Value factorRows(Builder &b, Value matrices) {
+  Shape sizes(mlir::cast<RankedTensorType>(matrices.getType()).getShape());
+  int64_t batch = sizes[0], n = sizes[1], width = sizes[2];
+  Shape rows{batch, width};
+  auto numbers = RankedTensorType::get({n, width}, b.getI64Type());
+  Element row(b, mlir::memopt::IotaOp::create(b, numbers, 0));
+  Element column(b, mlir::memopt::IotaOp::create(b, numbers, 1));
+  Value units = equals(row, column);
+  auto scan = mlir::memopt::ScanOp::create(b, {}, units, /*firsts=*/{0}, matrices, n, false);
+  Builder inner(b.getLoc(), b.getContext());
+  inner.setInsertionPointToEnd(&scan.getBody().front());
+  Value unit = scan.getSliceArguments().front();
+  auto takeSquare = [&](Value value) { return width == n ? value : takeFirst(inner, value, n); };
+  Value isOne = reshapeValue(inner, unit, {1, width});
+  isOne = reshapeValue(inner, takeSquare(isOne), {n});
+  Element left(inner, scan.getCarriedArguments().front());
+  Element isRow(inner, broadcastAlong(inner, isOne, 1, sizes));
+  Element picked(inner, reduceValue(inner, select(isRow, left, 0.0), ReduceKind::Add, 1));
+  Element isOwn(inner, broadcastAlong(inner, unit, 1, rows));
+  Value own = reduceValue(inner, select(isOwn, picked, 0.0), ReduceKind::Add, 1);
+  Element root(inner, broadcastAlong(inner, sqrt(Element(inner, own)), 0, rows));
+  Element factor = picked / root;
+  auto spread = [&](Value value, ArrayRef<int64_t> shape) -> Element {
+    return {inner, broadcastValue(inner, reshapeValue(inner, value, shape), sizes)};
+  };
+  Value next = left - spread(takeSquare(factor), {batch, n, 1}) * spread(factor, {batch, 1, width});
+  mlir::memopt::YieldOp::create(inner, SmallVector<Value>{next, factor});
+  scan = mlir::memopt::ScanOp::finish(b, scan);
+  return transposeValue(b, scan.getStacked().front(), {1, 0, 2});
+}
+
+/// Of [A, B], where A are symmetric matrices [..., n, n]: the upper factor U of A, and U^-T B. What
+/// lies below the diagonal of U is rounding.
+static Error lowerCholeskyRows(OpContext &op) {
+  Tensor a = op.tensor("a");
+  int64_t rank = a.rank();
+  if (!isFloat(a.dtype) || rank < 2 || a.sizes[rank - 1] < a.sizes[rank - 2] ||
+      a.getNumElements() == 0)
+    return op.error(
+        "expected floating-point matrices with as many columns as rows or more, found " +
+        getName(a.dtype) + toString(a.sizes));
+  int64_t n = a.sizes[rank - 2], width = a.sizes[rank - 1];
+  ASSIGN_OR_RETURN(Tensor flat, reshape(op, a, {a.getNumElements() / (n * width), n, width}));
+  Value rows = factorRows(op.b, op.get(flat));
+  return setResult(op, reshape(op, op.wrap(a.dtype, rows), a.sizes));
+}
+
+Element memopt::pt2::cholesky(Element a) {
+  Element symmetric = lowerPart(a) + turn(lowerPart(a, 1));
+  Element rows(a.getBuilder(), factorRows(a.getBuilder(), symmetric));
+  Element low = turn(upperPart(rows));
+  return withBackward(low, a, [&](Element reaching) {
+    Element inner = lowerPart(product(turn(low), lowerPart(reaching)));
+    inner = 0.5 * (inner + turn(lowerPart(inner, 1)));
+    inner = substitute(turn(low), inner, /*upper=*/true, false);
+    return substitute(turn(low), turn(inner), /*upper=*/true, false);
+  });
+}
+
+static Error lowerCholesky(OpContext &op) {
+  ASSIGN_OR_RETURN(Element a, getSquare(op, "self"));
+  RETURN_IF_ERROR(checkRows(op, a, kMostInBlocks, "the Cholesky decomposition"));
+  bool upper = op.flag("upper");
+  Element low = cholesky(upper ? turn(a) : a);
+  if (op.getNumResults() > 1)
+    setInfo(op, 1);
+  return setMatrices(op, 0, upper ? turn(low) : low);
+}
+
+/// X of L L^T X = B. PyTorch's gradient of L is that of a matrix whose both parts are read.
+static Element solveByFactor(Element low, Element b) {
+  auto solve = [&](Element right) {
+    return substitute(turn(low), substitute(low, right, false, false), true, false);
+  };
+  Element x = solve(b);
+  return withBackward(x, {low, b}, [&](Elements reaching) -> Matrices {
+    Element toB = solve(reaching[0]), across = product(toB, turn(x));
+    return {-product(across + turn(across), low), toB};
+  })[0];
+}
+
+static Error lowerCholeskySolve(OpContext &op) {
+  ASSIGN_OR_RETURN(auto both, getTogether(op, op.tensor("input2"), op.tensor("self")));
+  auto [low, b] = both;
+  if (countRows(low) != countColumns(low) || countRows(low) != countRows(b))
+    return op.error("expected a square matrix and rows that fit it");
+  RETURN_IF_ERROR(checkRows(op, low, kMostInBlocks, "a solve"));
+  return setMatrices(op, 0, solveByFactor(op.flag("upper") ? turn(low) : low, b));
+}
+
+static Error lowerCholeskyInverse(OpContext &op) {
+  ASSIGN_OR_RETURN(Element low, getSquare(op, "self"));
+  RETURN_IF_ERROR(checkRows(op, low, kMostInBlocks, "a solve"));
+  low = op.flag("upper") ? turn(low) : low;
+  return setMatrices(op, 0, solveByFactor(low, identityLike(low)));
+}
+
+//===----------------------------------------------------------------------===//
+// Table
+//===----------------------------------------------------------------------===//
+
+void memopt::pt2::registerTriangularSolves(OpTable &table) {
+  table.add("memopt.cholesky_rows.default", "Tensor a", lowerCholeskyRows);
+  table.add("aten.cholesky.default", "Tensor self, bool upper=False", lowerCholesky);
+  table.add("aten.linalg_cholesky.default", "Tensor self, bool upper=False", lowerCholesky);
+  table.add("aten.linalg_cholesky_ex.default",
+            "Tensor self, bool upper=False, bool check_errors=False", lowerCholesky);
+  table.add("aten.cholesky_solve.default", "Tensor self, Tensor input2, bool upper=False",
+            lowerCholeskySolve);
+  table.add("aten.cholesky_inverse.default", "Tensor self, bool upper=False", lowerCholeskyInverse);
+  table.add("aten.linalg_solve_triangular.default",
+            "Tensor self, Tensor B, bool upper, bool left=True, bool unitriangular=False",
+            lowerSolveTriangular);
+  table.add(
+      "aten.triangular_solve.default",
+      "Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False",
+      lowerTriangularSolve);
+}
