@@ -10,13 +10,15 @@
 #define MEMOPT_DIALECT_LOOPCUTS_H
 
 #include "mlir/Support/LLVM.h"
+#include "llvm/ADT/SmallVector.h"
 
 namespace mlir::memopt {
 
 /// How many iterations each of the loops has that one of `count` iterations is cut into, the first
-/// loop first. Long loops are several, about as many as each has iterations: then a planner may keep
-/// what only some of them leave for the backward pass, and run the others again (Chen et al.,
-/// Training Deep Nets with Sublinear Memory Cost, 2016). Short ones stay whole.
+/// loop first. It follows from the count alone, so that sums of gradients have one order under every
+/// budget. Loops are short, for they are what a planner chooses among: it keeps what all of them leave
+/// for the backward pass, what some leave, or the state in front of some, from which it runs others
+/// again, nested as in Revolve (Griewank and Walther, Algorithm 799, ACM TOMS 2000).
 SmallVector<int64_t> cutLoop(int64_t count);
 
 } // namespace mlir::memopt

@@ -13,8 +13,8 @@
 //
 // Input:  a step of linalg.generic, views and library ops, behind recompute-elementwise, so that
 //         all of forward that backward still reads is kept for it.
-// Chosen: results of products, convolutions and attention, and pointwise ones, that follow from
-//         the step's inputs. What statistics and sums give stays f32 (means, deviations, the
+// Chosen: results of products, convolutions and attention, pointwise ones, and what loops leave of
+//         each turn, that follow from the step's inputs. What statistics and sums give stays f32 (means, deviations, the
 //         logarithms that attention and losses keep): few bytes, on which every element depends.
 //         All of these, or those whose numbers a plan has chosen (BudgetSearch), which sees the
 //         numbers on the ops.
@@ -36,6 +36,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_NARROWACTIVATIONSPASS
@@ -48,11 +49,14 @@ using namespace mlir::memopt;
 /// Bytes below which two more kernels cost more than they free.
 static constexpr int64_t kLeastNarrowedBytes = 4096;
 
-/// Whether the op makes activations in its first result, element by element or as products.
-static bool makesActivations(Operation *op) {
-  if (auto generic = dyn_cast<linalg::GenericOp>(op))
-    return generic.getNumReductionLoops() == 0;
-  return op->hasTrait<OpTrait::ComputedByLibrary>();
+/// The results that are activations: made element by element, as products, or turn by turn.
+static ResultRange getActivations(Operation *op) {
+  if (auto scan = dyn_cast<ScanOp>(op))
+    return scan.getStacked();
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  bool isMadeSo =
+      generic ? generic.getNumReductionLoops() == 0 : op->hasTrait<OpTrait::ComputedByLibrary>();
+  return op->getResults().take_front(isMadeSo && op->getNumResults() ? 1 : 0);
 }
 
 /// Whether the form has fewer bits.
@@ -70,9 +74,10 @@ public:
       : block(block), form(form), firstNumber(firstNumber), readers(block) {
     findReached();
     for (Operation &op : block)
-      if (!isAfterForward(&op) && makesActivations(&op) && reached.contains(&op))
-        if (SmallVector<BackwardReaders::Group> groups = getGroups(&op); !groups.empty())
-          candidates.push_back({op.getResult(0), std::move(groups)});
+      if (!isAfterForward(&op) && reached.contains(&op))
+        for (OpResult result : getActivations(&op))
+          if (SmallVector<BackwardReaders::Group> groups = getGroups(result); !groups.empty())
+            candidates.push_back({result, std::move(groups)});
   }
 
   /// The activations of a program have numbers from 0; this block's go up to this one.
@@ -89,10 +94,15 @@ public:
   /// Notes the numbers on the ops.
   void mark() {
     Builder b(block.getParentOp()->getContext());
-    for (auto [number, candidate] : llvm::enumerate(candidates))
-      candidate.wide.getDefiningOp()->setDiscardableAttr(
-          MemoptDialect::kActivationsAttr,
-          b.getDenseI64ArrayAttr(firstNumber + static_cast<int64_t>(number)));
+    llvm::MapVector<Operation *, SmallVector<int64_t>> numbers; // by result; -1 for none
+    for (auto [number, candidate] : llvm::enumerate(candidates)) {
+      auto all = numbers.try_emplace(candidate.wide.getOwner(),
+                                     candidate.wide.getOwner()->getNumResults(), -1);
+      all.first->second[candidate.wide.getResultNumber()] =
+          firstNumber + static_cast<int64_t>(number);
+    }
+    for (auto &[op, ofResults] : numbers)
+      op->setDiscardableAttr(MemoptDialect::kActivationsAttr, b.getDenseI64ArrayAttr(ofResults));
   }
 
   int64_t getValues() const { return values; }
@@ -101,12 +111,12 @@ public:
 
 private:
   struct Candidate {
-    Value wide;
+    OpResult wide;
     SmallVector<BackwardReaders::Group> groups; ///< not empty
   };
 
   void findReached();
-  SmallVector<BackwardReaders::Group> getGroups(Operation *op);
+  SmallVector<BackwardReaders::Group> getGroups(OpResult wide);
   void narrow(const Candidate &candidate, int64_t number);
   void readWords();
   Value readWord(ImplicitLocOpBuilder &b, StringRef name);
@@ -132,16 +142,14 @@ void Narrower::findReached() {
       reached.insert(&op);
 }
 
-/// The readers in the backward pass of the first result of `op`; none where something keeps it as
-/// it is.
-SmallVector<BackwardReaders::Group> Narrower::getGroups(Operation *op) {
-  Value wide = op->getResult(0);
+/// The readers of `wide` in the backward pass; none where something keeps it as it is.
+SmallVector<BackwardReaders::Group> Narrower::getGroups(OpResult wide) {
   bool isReturned = llvm::any_of(wide.getUsers(), [](Operation *user) {
     return user->hasTrait<OpTrait::IsTerminator>() || isa<WriteOp>(user);
   });
   if (!isLargeAndWide(wide, form) || isReturned)
     return {};
-  SmallVector<BackwardReaders::Group> groups = readers.getGroups(op);
+  SmallVector<BackwardReaders::Group> groups = readers.getGroups(wide.getOwner());
   for (BackwardReaders::Group &group : groups)
     llvm::erase_if(group, [&](OpOperand *use) { return use->get() != wide; });
   llvm::erase_if(groups, [](const BackwardReaders::Group &group) { return group.empty(); });

@@ -81,3 +81,29 @@ func.func @left(%x: tensor<8x64xf32>, %v: tensor<64x64xf32>) -> (tensor<8x64xf32
   %c = memopt.matmul %returned, %w {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %a, %b, %c, %returned : tensor<8x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// -----
+
+// What a loop leaves of each turn waits in few bits, too, and is widened in front of the loop that reads it. What one turn
+// hands to the next does not wait.
+
+// CHECK-LABEL: func.func @loop
+// expected-remark @below {{keeps 1 activations in bf16: 131072 bytes instead of 262144}}
+func.func @loop(%x: tensor<16x64x64xf32>, %w: tensor<64x64xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>) {
+  %zero = arith.constant dense<0.0> : tensor<64x64xf32>
+  // CHECK: %[[SCAN:.*]]:2 = memopt.scan count(16)
+  %last, %all = memopt.scan count(16) fixed(%v = %w : tensor<64x64xf32>) slices(%a = %x : tensor<64x64xf32> of tensor<16x64x64xf32>)
+      carried(%h = %zero : tensor<64x64xf32>) {
+    %0 = memopt.matmul %h, %v : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    %1 = memopt.matmul %a, %0 : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    memopt.yield %1, %0 : tensor<64x64xf32>, tensor<64x64xf32>
+  } -> tensor<64x64xf32>, tensor<16x64x64xf32>
+  // CHECK: %[[KEPT:.*]] = linalg.generic {{.*}} ins(%[[SCAN]]#1 : tensor<16x64x64xf32>) outs({{.*}} : tensor<16x64x64xbf16>)
+  // CHECK: %[[WIDE:.*]] = linalg.generic {{.*}} ins(%[[KEPT]] : tensor<16x64x64xbf16>)
+  // CHECK: memopt.scan count(16) reverse slices(%{{.*}} = %[[WIDE]] : tensor<64x64xf32> of tensor<16x64x64xf32>)
+  %dh = memopt.scan count(16) reverse slices(%a = %all : tensor<64x64xf32> of tensor<16x64x64xf32>) carried(%g = %zero : tensor<64x64xf32>) {
+    %0 = memopt.matmul %a, %g : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    memopt.yield %0 : tensor<64x64xf32>
+  } -> tensor<64x64xf32> {phase = #memopt.phase<backward>}
+  return %last, %dh : tensor<64x64xf32>, tensor<64x64xf32>
+}

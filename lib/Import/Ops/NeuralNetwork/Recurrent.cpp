@@ -301,15 +301,17 @@ private:
   Error readArguments();
   Expected<CellWeights> takeWeights(size_t number);
   SmallVector<Value> runDirection(const CellWeights &weights, ArrayRef<Value> from, size_t number);
+  Expected<SmallVector<Value>> cutInput();
   SmallVector<Value> cut(Value rows);
   Error setResults(ArrayRef<Value> outputs);
   static Value part(Builder &b, Value states, int64_t number);
+  int64_t getTimeDim() const { return op.flag("batch_first") ? 1 : 0; }
 
   OpContext &op;
   Builder &b;
   Kind kind;
   int64_t steps = 0, batch = 0, layers = 0, directions = 1;
-  Value inputs;        ///< [T * B, I]
+  Tensor input;        ///< [T, B, I], or [B, T, I] with batch_first
   Value hidden, cells; ///< initial states of all layers and directions
   std::vector<Value> parameters;
   SmallVector<Value> lastHidden, lastCells;
@@ -317,20 +319,16 @@ private:
 } // namespace
 
 Error Layers::readArguments() {
-  Tensor input = op.tensor("input");
+  input = op.tensor("input");
   if (input.rank() != 3 || input.getNumElements() == 0 || !isFloat(input.dtype))
     return op.error("expected a floating-point input of rank 3, found " + getName(input.dtype) +
                     toString(input.sizes));
-  if (op.flag("batch_first"))
-    input = permute(op, input, {1, 0, 2});
-  steps = input.sizes[0];
-  batch = input.sizes[1];
+  steps = input.sizes[getTimeDim()];
+  batch = input.sizes[1 - getTimeDim()];
   layers = op.integer("num_layers");
   directions = op.flag("bidirectional") ? 2 : 1;
   if (layers < 1 || layers > 1024)
     return op.error("expected 1 to 1024 layers, found " + Twine(layers));
-  ASSIGN_OR_RETURN(Tensor rows, reshape(op, input, {steps * batch, input.sizes[2]}));
-  inputs = op.get(rows);
   std::vector<std::optional<Tensor>> states;
   if (kind == Kind::Lstm)
     states = op.tensors("hx");
@@ -393,6 +391,21 @@ SmallVector<Value> Layers::runDirection(const CellWeights &weights, ArrayRef<Val
   return outputs;
 }
 
+/// The rows of the input for each loop. A loop's own steps are transposed, not all at once.
+Expected<SmallVector<Value>> Layers::cutInput() {
+  SmallVector<Value> parts;
+  int64_t first = 0;
+  for (int64_t count : mlir::memopt::cutLoop(steps)) {
+    ASSIGN_OR_RETURN(Tensor part, slice(op, input, getTimeDim(), first, 1, count));
+    if (getTimeDim() == 1)
+      part = permute(op, part, {1, 0, 2});
+    ASSIGN_OR_RETURN(part, reshape(op, part, {count * batch, input.sizes[2]}));
+    parts.push_back(op.get(part));
+    first += count;
+  }
+  return parts;
+}
+
 /// Rows of [T * B, columns] for each loop.
 SmallVector<Value> Layers::cut(Value rows) {
   SmallVector<Value> parts;
@@ -433,7 +446,7 @@ Error Layers::run() {
     return op.error("argument 'dropout': expected a number from 0 to below 1, found " +
                     toString(p));
   bool drops = p > 0 && op.flag("train") && dropoutIsOn(op);
-  SmallVector<Value> outputs = cut(inputs);
+  ASSIGN_OR_RETURN(SmallVector<Value> outputs, cutInput());
   for (int64_t layer = 0; layer != layers; ++layer) {
     if (layer != 0 && drops)
       outputs = cut(op.get(dropout(op, op.wrap(op.resultMeta(0).dtype, join(b, outputs, 0)), p)));
