@@ -51,6 +51,8 @@ class Number:
     def __init__(self, tensor: torch.Tensor, roots: tuple[Number, ...] = ()):
         self.tensor, self.roots = tensor, roots or (self,)
         self.value: int | None = None
+        #: How it was computed: equal where that was done alike.
+        self.way: Any = None
         #: The most that it can be, and what has the same key has the same number.
         self.most: int | None = None
         self.key: Any = None
@@ -125,6 +127,7 @@ def _item(engine, target, arguments, keywords):
     number = Number(x.detach().reshape(()).clone())  # which a later write to a buffer leaves as it is
     bounds = engine.bounds.get(x)
     number.most, number.key = None if bounds is None else bounds[1], ("number", engine.key_of(x))
+    number.way = number.key
     return number
 
 
@@ -146,6 +149,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return target(*arguments)
     result = calculate(target, arguments)
     if result is not None:
+        result.way = target.__name__, *map(engine.key_of_number, arguments)
         return result
     name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
     if name in _ASSERTS:
@@ -230,9 +234,13 @@ def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
 
 
 def take_slice(function: Any, x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor:
-    """A slice that begins at a number which follows from the data, and has a known length."""
+    """A slice that begins at a number which follows from the data; of a known length, or rows that a mask chooses."""
+    from .intervals import cut  # which has the numbers of this module
     length = _find_length(slice(start, stop, step))
-    return function(x, dim, start, stop, step) if length is None else x.index_select(dim, _list_places(start, length))
+    if length is not None:
+        return x.index_select(dim, _list_places(start, length))
+    found = cut(x, dim, start, stop, step)
+    return function(x, dim, start, stop, step) if found is None else found
 
 
 def narrow(function: Any, x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
