@@ -193,7 +193,8 @@ Status SharedCommunicator::findClosed() const {
   Status found;
   forLate([&](int64_t other) {
     if (meeting.getPlace(other).isClosed.load())
-      found = environmentError("waits for rank " + nameRank(other) + ", which has closed its session");
+      found =
+          environmentError("waits for rank " + nameRank(other) + ", which has closed its session");
   });
   return found;
 }
@@ -203,8 +204,8 @@ Status SharedCommunicator::giveUp() {
   forLate([&](int64_t other) { late += (late.empty() ? "" : ", ") + nameRank(other); });
   if (late.empty()) // it has said that it is there, and has not let the others on
     late = "that came last";
-  return fail(environmentError("waited " + std::to_string(int64_t(group.seconds)) +
-                               " s for rank " + late + "; --rank-timeout=SECONDS gives it longer"));
+  return fail(environmentError("waited " + std::to_string(int64_t(group.seconds)) + " s for rank " +
+                               late + "; --rank-timeout=SECONDS gives it longer"));
 }
 
 /// Where ranks of other hosts are to hear of it, the caller says so to all.

@@ -70,9 +70,7 @@ Communicator *TwoLevelCommunicator::getInside() {
   return areAlike && hosts > 1 && countPlaces() > 1 ? inside.get() : nullptr;
 }
 
-bool TwoLevelCommunicator::close() {
-  return inside->close() && across.close();
-}
+bool TwoLevelCommunicator::close() { return inside->close() && across.close(); }
 
 //===----------------------------------------------------------------------===//
 // Turns

@@ -194,7 +194,8 @@ def a_bad_batch_of_one_rank():
 
 def one_that_closes():
     """The other is told so at once, whether it waits already or not."""
-    step = memopt.compile(make_net(), F.cross_entropy, make_batch(0, RANK), rank_timeout=200)
+    model = make_net()
+    step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), rank_timeout=200)
     step(make_batch(0, RANK))
     begun = time.monotonic()
     if RANK == 0:
@@ -208,7 +209,8 @@ def one_that_closes():
 def one_that_is_stopped():
     """The other gives up when it is told to, and what goes on late learns of that."""
     refuses(memopt.BadInput, ["rank_timeout"], memopt.compile, make_net(), F.cross_entropy, make_batch(0, RANK), rank_timeout=0)
-    step = memopt.compile(make_net(), F.cross_entropy, make_batch(0, RANK), rank_timeout=2)
+    model = make_net()
+    step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), rank_timeout=2)
     step(make_batch(0, RANK))
     begun = time.monotonic()
     if RANK == 1:

@@ -287,10 +287,9 @@ TYPED_TEST_P(CommunicatorConformance, WhoClosesInOrderIsNamedByWhoWaitsForMore) 
     for (int64_t rank = 0; rank < 3; ++rank) {
       const Status &answer = answers[size_t(rank)];
       EXPECT_EQ(answer.getCode(), rank == closing ? StatusCode::Ok : StatusCode::Environment);
-      EXPECT_TRUE(rank == closing || answer.getMessage().find("waits for rank " +
-                                                              std::to_string(closing) +
-                                                              ", which has closed its session") !=
-                                         std::string::npos)
+      EXPECT_TRUE(rank == closing ||
+                  answer.getMessage().find("waits for rank " + std::to_string(closing) +
+                                           ", which has closed its session") != std::string::npos)
           << answer.getMessage();
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20)); // the limit: 60
@@ -339,9 +338,8 @@ REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRan
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
                             LargeThingsAreExchangedInLargePieces, TheFirstRankCollects,
                             AllHearWhoCannotGoOnAndStillGoTogether, WhoLeavesEndsTheWaitsOfAll,
-                            NoWaitIsLongerThanTheLimit,
-                            WhoClosesInOrderIsNamedByWhoWaitsForMore, WhoIsAtWorkIsWaitedFor,
-                            WhoIsAtWorkDoesNotWaitForEver);
+                            NoWaitIsLongerThanTheLimit, WhoClosesInOrderIsNamedByWhoWaitsForMore,
+                            WhoIsAtWorkIsWaitedFor, WhoIsAtWorkDoesNotWaitForEver);
 
 } // namespace memopt::testing
 

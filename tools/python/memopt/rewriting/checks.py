@@ -26,10 +26,10 @@ from torch.overrides import TorchFunctionMode
 from ..errors import ENDLESS_LOOP, EndlessLoop, NumbersWarning, Refused
 from ..user_code.branches import find_frame, find_raising_side
 from ..user_code.places import called_from, is_hidden
+from . import intervals
 from .answers import Answers
 from .hits import Hits
 from .integers import AskedForInteger
-from . import intervals
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
@@ -236,7 +236,8 @@ class carried_checks(TorchFunctionMode):
             index = self._offsets.settle(args[1])
             return None if intervals.write(function, args[0], index, args[2]) else write(function, args[0], index, args[2])
         if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
-            return take_slice(function, *args)
+            found = intervals.cut(*args)
+            return take_slice(function, *args) if found is None else found
         if function is torch.Tensor.numpy:
             return args[0].detach()  # whose methods are those of NumPy's arrays, by and large
         replaced = _REPLACED_BY_NAME.get(getattr(function, "__name__", ""))

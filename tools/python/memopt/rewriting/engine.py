@@ -21,9 +21,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, linear_algebra, numbers, plain, quantization,
-               ragged)
-from . import intervals
+from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, intervals, linear_algebra, numbers, plain,
+               quantization, ragged)
 from .bounds import ValueBounds
 from .checks import add_check
 from .complex_values import fourier

@@ -18,9 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx.experimental import symbolic_shapes
 
-from .numbers import Number
+from .numbers import Number, find_length, follows_from_data
 
 __all__ = ["BETWEEN", "Interval", "RULES", "count", "cut", "join", "split", "write"]
 
@@ -44,21 +43,18 @@ class Interval(NamedTuple):
 # While a model is traced
 # ----------------------------------------------------------------------------------------------------------
 
-def _follows_from_data(value: Any) -> bool:
-    return isinstance(value, torch.SymInt) and bool(symbolic_shapes.free_unbacked_symbols(value))
-
-
 def _find_mask(size: Any, start: Any, stop: Any, step: Any) -> torch.Tensor | None:
     start, stop = 0 if start is None else start, size if stop is None else stop
-    if step not in (None, 1) or not isinstance(size, int) or not (_follows_from_data(start) or _follows_from_data(stop)):
+    if step not in (None, 1) or not isinstance(size, int) or not (follows_from_data(start) or follows_from_data(stop)):
         return None
     start, stop = (value + size if isinstance(value, int) and value < 0 else value for value in (start, stop))
     return BETWEEN(start, stop, size)
 
 
-def cut(x: torch.Tensor, dim: int, start: Any, stop: Any, step: Any = 1) -> torch.Tensor | None:
-    """A slice that begins at a number which follows from the data; None of other slices."""
-    mask = _find_mask(x.shape[dim], start, stop, step) if _follows_from_data(start) else None
+def cut(x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor | None:
+    """A slice that begins at a number which follows from the data, of a length that does, too; None of other slices."""
+    is_cut = follows_from_data(start) and find_length(slice(start, stop, step)) is None
+    mask = _find_mask(x.shape[dim], start, stop, step) if is_cut else None
     return None if mask is None else torch.ops.aten.index.Tensor(x, [*[None] * (dim % x.dim()), mask])
 
 
@@ -77,7 +73,7 @@ def write(function: Callable, x: torch.Tensor, index: Any, value: Any) -> bool:
 
 def split(x: torch.Tensor, sizes: Sequence, dim: int = 0) -> list[torch.Tensor] | None:
     """In pieces of sizes that follow from the data; None of other sizes."""
-    if not isinstance(sizes, (list, tuple)) or not any(map(_follows_from_data, sizes)):
+    if not isinstance(sizes, (list, tuple)) or not any(map(follows_from_data, sizes)):
         return None
     start, pieces = 0, []
     for size in sizes:

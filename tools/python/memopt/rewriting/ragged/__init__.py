@@ -17,5 +17,5 @@ from .grid_rules import call as call_grids
 from .values import Count, NotRagged, Ragged, find_whole, is_ragged
 from .views import CopiedViews
 
-__all__ = ["CopiedViews", "Count", "Grid", "NotRagged", "RULES", "Ragged", "as_count", "call", "call_grids", "find_whole", "is_grid", "is_ragged",
-           "takes_counts", "takes_tensors", "widen_parts"]
+__all__ = ["CopiedViews", "Count", "Grid", "NotRagged", "RULES", "Ragged", "as_count", "call", "call_grids", "find_whole", "is_grid",
+           "is_ragged", "takes_counts", "takes_tensors", "widen_parts"]
