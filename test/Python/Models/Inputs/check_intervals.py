@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Rows in the order of their experts, cut where the next one begins: slices between numbers that follow from the data."""
 
+import numpy
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import memopt
 from rewriting import Model, case, check_all, compare_step
 
 EXPERTS = 5
@@ -91,6 +93,31 @@ def make_minimind():
     return model, {"x": torch.randn(12, 6)}
 
 
+class WithNumPy(nn.Module):
+    """A function of NumPy's, and an array that becomes a tensor again."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.linear, self.function = nn.Linear(3, 2), function
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y.sum() * self.function(y.detach().numpy())
+
+
+def check_numpy():
+    for function in (lambda array: float(numpy.mean(array)), lambda array: torch.from_numpy(array).mean()):
+        model = WithNumPy(function)
+        try:
+            memopt.compile(model, None, {"x": torch.randn(4, 3)}, optimizer=torch.optim.SGD(model.parameters(), 0.1))
+        except memopt.Refused as error:
+            assert "NumPy inside the step is not supported" in str(error), error
+            continue
+        raise AssertionError("nothing is refused")
+    print("ok numpy")
+
+
 if __name__ == "__main__":
+    check_numpy()
     check_all()
     compare_step("experts without rows", make_minimind)
