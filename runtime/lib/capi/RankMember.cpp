@@ -40,6 +40,8 @@ public:
   MemberOfHost(std::string device, std::unique_ptr<RankMeeting> meeting)
       : device(std::move(device)), meeting(std::move(meeting)) {}
   ~MemberOfHost() override {
+    if (communicator)
+      communicator->close();
     isOver = true;
     if (watcher.joinable())
       watcher.join();

@@ -152,7 +152,7 @@ Status MessageRank::end(const Status &status, const std::function<void(const Sta
 
 /// What may still move keeps its place to the end of the process.
 MessageRank::~MessageRank() {
-  if (!hasEnded && communicator && !communicator->close()) {
+  if (!hasEnded && communicator && !getCommunicator().close()) {
     [[maybe_unused]] MessageCommunicator *kept = communicator.release();
   }
 }

@@ -163,6 +163,8 @@ Status SharedCommunicator::wait(uint32_t before) {
   Patience patience(group.seconds);
   while (meeting.barrier.load() == before) {
     MEMOPT_RETURN_IF_ERROR(look());
+    if (Status end = findClosed(); !end.isOk())
+      return fail(std::move(end));
     if (patience.isOver(countSigns()) &&
         !(areLateAway() && patience.getWaited() < group.seconds + longer))
       return giveUp();
@@ -182,17 +184,33 @@ bool SharedCommunicator::areLateAway() const {
   return isAnyLate && !isAnyHere;
 }
 
+std::string SharedCommunicator::nameRank(int64_t inGroup) const {
+  return std::to_string(around ? around->getNumber(inGroup) : inGroup);
+}
+
+/// A failure where a rank that is waited for has closed. It had come to all barriers before.
+Status SharedCommunicator::findClosed() const {
+  Status found;
+  forLate([&](int64_t other) {
+    if (meeting.getPlace(other).isClosed.load())
+      found =
+          environmentError("waits for rank " + nameRank(other) + ", which has closed its session");
+  });
+  return found;
+}
+
 Status SharedCommunicator::giveUp() {
   std::string late;
-  forLate([&](int64_t other) {
-    late += (late.empty() ? "" : ", ") + std::to_string(around ? around->getNumber(other) : other);
-  });
+  forLate([&](int64_t other) { late += (late.empty() ? "" : ", ") + nameRank(other); });
   if (late.empty()) // it has said that it is there, and has not let the others on
     late = "that came last";
-  Status status =
-      environmentError("waited " + std::to_string(int64_t(group.seconds)) + " s for rank " + late +
-                       "; --rank-timeout=SECONDS gives it longer");
+  return fail(environmentError("waited " + std::to_string(int64_t(group.seconds)) + " s for rank " +
+                               late + "; --rank-timeout=SECONDS gives it longer"));
+}
+
+/// Where ranks of other hosts are to hear of it, the caller says so to all.
+Status SharedCommunicator::fail(Status reason) {
   if (!around)
-    leave(status);
-  return status;
+    leave(reason);
+  return reason;
 }

@@ -30,6 +30,7 @@ struct SharedRanks::Meeting {
   struct alignas(64) Place {
     std::atomic<uint32_t> arrivals; ///< at barriers, so far
     std::atomic<uint32_t> isAway;   ///< waits for ranks of other hosts
+    std::atomic<uint32_t> isClosed; ///< has made its last call
     /// Two, in turn: who fills one again has met all that read it before.
     alignas(64) char mailboxes[2][mailboxBytes]; ///< pages that nobody touches take no memory
   };
@@ -99,6 +100,10 @@ public:
   }
   Status getFailure() const override { return group.getReason(); }
   void leave(const Status &reason) override { group.leave(rank, reason); }
+  bool close() override {
+    meeting.getPlace(rank).isClosed.store(1);
+    return true;
+  }
 
   /// Where another rank has what lies at `address` here.
   const char *getPeer(const char *address, int64_t other) const {
@@ -126,7 +131,10 @@ private:
   Status wait(uint32_t before);
   template <typename Use> void forLate(const Use &use) const;
   bool areLateAway() const;
+  std::string nameRank(int64_t inGroup) const;
+  Status findClosed() const;
   Status giveUp();
+  Status fail(Status reason);
 
   SharedRanks &group;
   SharedRanks::Meeting &meeting;

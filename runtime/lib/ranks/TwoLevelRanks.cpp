@@ -70,6 +70,8 @@ Communicator *TwoLevelCommunicator::getInside() {
   return areAlike && hosts > 1 && countPlaces() > 1 ? inside.get() : nullptr;
 }
 
+bool TwoLevelCommunicator::close() { return inside->close() && across.close(); }
+
 //===----------------------------------------------------------------------===//
 // Turns
 //===----------------------------------------------------------------------===//

@@ -56,7 +56,7 @@ from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
-from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients
+from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients, keep_written_gradients
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
 from .user_code.words import ProgramWords
@@ -263,6 +263,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    keep_written_gradients(program)
     replace_synonyms(program)
     use_originals(program)
     if has_vmap(program):

@@ -130,6 +130,7 @@ def _raise(library: ctypes.CDLL, error: _Error) -> None:
     code, step, message = error.code, error.step, (error.message or b"").decode(errors="replace")
     is_loss_refused = error.is_loss_refused
     library.memopt_error_clear(ctypes.byref(error))
+    message = message.replace("--rank-timeout=", "rank_timeout=")  # memopt-run's option is a keyword here
     if step:
         message = f"step {step}: {message}"
     if is_loss_refused:
@@ -263,7 +264,8 @@ class Session:
 
     With `joins_ranks` the process is the rank that a launcher has made it, of a package that was compiled for so many:
     all ranks make the same calls, each with its own batches. `device` is "cpu" or "cuda"; `check_memory` lets
-    `Program.used_bytes` say what was used; `disk_folder` is where the file of what lies on disk is made.
+    `Program.used_bytes` say what was used; `disk_folder` is where the file of what lies on disk is made;
+    `rank_seconds` is how long to wait for other ranks.
     """
 
     def __init__(self, package: str | os.PathLike, threads: int = 0, continue_on_nan: bool = False, *, device: str = "cpu",

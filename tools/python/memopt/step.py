@@ -196,7 +196,7 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
             targets: Sequence[str] | None = None, device_memory: int | str | None = None, threads: int = 0,
             shapes: Sequence[Any] | None = None, new_shapes: str = "error", max_programs: int | None = None,
             ragged: str = "error", device: str = "cpu", check_memory: bool = False, disk_folder: str | os.PathLike | None = None,
-            **options: Any) -> Step:
+            rank_timeout: float | None = None, **options: Any) -> Step:
     """Compiles the training step of a model on batches like `batch`.
 
     The batch is a tuple such as a DataLoader gives, or a mapping by name. Of a tuple the last entry goes to the loss,
@@ -209,7 +209,8 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
 
     `device_memory` is the budget, in bytes or as "8GiB"; `device` is "cpu" or "cuda"; `threads` bounds those of the run;
     `check_memory=True` lets `Step.used_bytes` say what was used; `disk_folder` is where the file of what lies on disk is made;
-    in processes that torchrun has started each is a rank, with its own batches; other options are those of
+    in processes that torchrun has started each is a rank, with its own batches, and waits for the others for `rank_timeout`
+    seconds at most (300 where nothing is said); other options are those of
     memopt-compile with underscores: `activation_checkpointing=["layer1.*"]`, `micro_batches=4`, `precision="bf16"`.
 
     A step does what model, loss and optimizer say when it is called. Where that is not what was compiled (another number
@@ -218,7 +219,8 @@ def compile(model: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: t
 
     Raises `DoesNotFit`, `Refused` for what cannot be exported as it trains, `BadInput` for what cannot be compiled.
     """
-    settings = Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device, check_memory, disk_folder).check()
+    settings = Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device, check_memory, disk_folder,
+                        rank_timeout).check()
     return Step(make_models(Model(model, loss_fn, batch, optimizer, targets, ragged == "pad"), shapes), settings)
 
 

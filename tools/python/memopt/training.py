@@ -37,7 +37,8 @@ class Training:
 
     def __init__(self, module: nn.Module, loss_fn: Callable | None, batch: Any, optimizer: torch.optim.Optimizer | None = None, *,
                  targets: Sequence[str] | None = None, shapes: Sequence[Any] | None = None, **options: Any):
-        for name in ("device_memory", "threads", "new_shapes", "max_programs", "ragged", "device", "check_memory", "disk_folder"):
+        for name in ("device_memory", "threads", "new_shapes", "max_programs", "ragged", "device", "check_memory", "disk_folder",
+                     "rank_timeout"):
             if name in options:
                 raise BadInput(f"{name}= is said of all steps: give it to memopt.compile_steps")
         self.module, self.loss_fn, self.batch, self.optimizer = module, loss_fn, batch, optimizer
@@ -232,7 +233,8 @@ class Steps(Mapping):
 
 def compile_steps(trainings: Mapping[str, Training], *, device_memory: int | str | None = None, threads: int = 0,
                   new_shapes: str = "error", max_programs: int | None = None, ragged: str = "error", device: str = "cpu",
-                  check_memory: bool = False, disk_folder: str | os.PathLike | None = None, **options: Any) -> Steps:
+                  check_memory: bool = False, disk_folder: str | os.PathLike | None = None,
+                  rank_timeout: float | None = None, **options: Any) -> Steps:
     """Compiles several steps over one state.
 
     A `Training` has what `memopt.compile` takes: module, loss_fn, example batch, optimizer, and options of its own.
@@ -240,4 +242,4 @@ def compile_steps(trainings: Mapping[str, Training], *, device_memory: int | str
     for all steps.
     """
     return Steps(trainings, Settings(device_memory, options, threads, new_shapes, max_programs, ragged, device, check_memory,
-                                     disk_folder).check())
+                                     disk_folder, rank_timeout).check())

@@ -90,6 +90,10 @@ public:
   /// they name.
   virtual void leave(const Status &reason) = 0;
 
+  /// Tells the others that this rank has made its last call: who waits for one more fails, and
+  /// names it. False where some of what was sent may still move, so that this object has to stay.
+  virtual bool close() = 0;
+
 protected:
   Communicator(int64_t rank, int64_t ranks) : rank(rank), ranks(ranks), refusals(size_t(ranks)) {}
 

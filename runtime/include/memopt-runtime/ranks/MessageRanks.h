@@ -53,6 +53,9 @@ public:
   uint32_t countSigns() const override { return signs; }
   Status getFailure() const override { return hasLeft ? getReason() : Status::ok(); }
   void leave(const Status &reason) override;
+  /// The process goes on without its connections: nobody is waited for but those that leave too
+  /// because somebody has failed.
+  bool close() override;
 
   /// A message to another rank, or room for one of it.
   template <typename Pointer> struct Message {
@@ -80,11 +83,6 @@ public:
   /// Ends the transport after conclude(), and the processes of all ranks where one of them has not
   /// concluded; may not return then. What conclude() said should be printed before.
   void end();
-  /// The end of this rank's part in a process that goes on, and of its connections: nobody is waited
-  /// for but those that leave too because somebody has failed. Who still waits for this rank fails.
-  /// False where bytes may still move, and this object has to stay.
-  bool close();
-
   /// What it holds to receive terms of sums.
   int64_t getStagingBytes() const { return int64_t(staging.size()); }
 

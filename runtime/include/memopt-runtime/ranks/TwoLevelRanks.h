@@ -57,6 +57,7 @@ public:
   uint32_t countSigns() const override { return across.countSigns(); }
   Status getFailure() const override { return across.getFailure(); }
   void leave(const Status &reason) override { across.leave(reason); }
+  bool close() override;
 
   /// Has the transport make the buffers that it needs for messages of each size.
   Status warmUp();

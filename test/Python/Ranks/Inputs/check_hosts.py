@@ -61,7 +61,7 @@ def close_early():
     if RANK == RANKS - 1:
         step.close()
     else:
-        refuses(memopt.Unavailable, [f"rank {RANKS - 1}"], step, make_batch(1))
+        refuses(memopt.Unavailable, [f"waits for rank {RANKS - 1}, which has closed its session"], step, make_batch(1))
         step.close()
 
 
@@ -79,6 +79,6 @@ def lose():
 
 OWN.mkdir(parents=True, exist_ok=True)
 train()
-if RANKS > 1 and os.environ.get("LOCAL_WORLD_SIZE") != str(RANKS):
-    close_early()
+close_early()
+if os.environ.get("LOCAL_WORLD_SIZE") != str(RANKS):
     lose()

@@ -6,7 +6,9 @@
 import copy
 import json
 import os
+import signal
 import subprocess
+import time
 
 import torch
 import torch.nn.functional as F
@@ -190,4 +192,35 @@ def a_bad_batch_of_one_rank():
         step.close(), other.close()
 
 
-run_cases([stages, bits_of_memopt_run, several_steps, frozen_codes, losses_that_are_not_finite, a_bad_batch_of_one_rank])
+def one_that_closes():
+    """The other is told so at once, whether it waits already or not."""
+    model = make_net()
+    step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), rank_timeout=200)
+    step(make_batch(0, RANK))
+    begun = time.monotonic()
+    if RANK == 0:
+        time.sleep(0.5)
+    else:
+        refuses(memopt.Unavailable, ["waits for rank 0, which has closed its session"], step, make_batch(1, RANK))
+        assert time.monotonic() - begun < 20
+    step.close()
+
+
+def one_that_is_stopped():
+    """The other gives up when it is told to, and what goes on late learns of that."""
+    refuses(memopt.BadInput, ["rank_timeout"], memopt.compile, make_net(), F.cross_entropy, make_batch(0, RANK), rank_timeout=0)
+    model = make_net()
+    step = memopt.compile(model, F.cross_entropy, make_batch(0, RANK), optimizer=adam(model), rank_timeout=2)
+    step(make_batch(0, RANK))
+    begun = time.monotonic()
+    if RANK == 1:
+        subprocess.Popen(["sh", "-c", f"sleep 8; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+    refuses(memopt.Unavailable, ["rank 0: " if RANK == 1 else "", "waited 2 s for rank 1; rank_timeout=SECONDS gives it longer"],
+            step, make_batch(1, RANK))
+    assert RANK == 1 or time.monotonic() - begun < 7
+    step.close()
+
+
+run_cases([stages, bits_of_memopt_run, several_steps, frozen_codes, losses_that_are_not_finite, a_bad_batch_of_one_rank,
+           one_that_closes, one_that_is_stopped])

@@ -27,6 +27,7 @@
 #include "memopt-runtime/memory/Arena.h"
 #include "memopt-runtime/ranks/Communicator.h"
 #include "memopt-runtime/ranks/KeepAlive.h"
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -262,6 +263,39 @@ TYPED_TEST_P(CommunicatorConformance, NoWaitIsLongerThanTheLimit) {
   EXPECT_TRUE(isNamed);
 }
 
+/// Whether the others wait when it closes, or come later. What it had said before is heard.
+TYPED_TEST_P(CommunicatorConformance, WhoClosesInOrderIsNamedByWhoWaitsForMore) {
+  for (int64_t closing : {0, 2}) {
+    auto begun = std::chrono::steady_clock::now();
+    std::atomic<int> ended{0};
+    std::vector<Status> answers = this->run(3, [&](RankAtWork rank) -> Status {
+      int64_t self = rank.communicator.getRank(), all[3];
+      MEMOPT_RETURN_IF_ERROR(rank.communicator.exchange(&self, sizeof self, all));
+      if (self == closing) {
+        EXPECT_TRUE(rank.communicator.close());
+        while (ended < 2)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return Status::ok();
+      }
+      if (self == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      EXPECT_EQ(all[closing], closing);
+      Status status = rank.communicator.barrier();
+      ++ended;
+      return status;
+    });
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      const Status &answer = answers[size_t(rank)];
+      EXPECT_EQ(answer.getCode(), rank == closing ? StatusCode::Ok : StatusCode::Environment);
+      EXPECT_TRUE(rank == closing ||
+                  answer.getMessage().find("waits for rank " + std::to_string(closing) +
+                                           ", which has closed its session") != std::string::npos)
+          << answer.getMessage();
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(20)); // the limit: 60
+  }
+}
+
 /// Also while the ranks that wait have met before, and meet again.
 TYPED_TEST_P(CommunicatorConformance, WhoIsAtWorkIsWaitedFor) {
   for (const Status &status : this->run(
@@ -304,8 +338,8 @@ REGISTER_TYPED_TEST_SUITE_P(CommunicatorConformance, SumsAreTakenInTheOrderOfRan
                             BuffersAreFreeAgainAfterEachCall, RanksExchangeFacts,
                             LargeThingsAreExchangedInLargePieces, TheFirstRankCollects,
                             AllHearWhoCannotGoOnAndStillGoTogether, WhoLeavesEndsTheWaitsOfAll,
-                            NoWaitIsLongerThanTheLimit, WhoIsAtWorkIsWaitedFor,
-                            WhoIsAtWorkDoesNotWaitForEver);
+                            NoWaitIsLongerThanTheLimit, WhoClosesInOrderIsNamedByWhoWaitsForMore,
+                            WhoIsAtWorkIsWaitedFor, WhoIsAtWorkDoesNotWaitForEver);
 
 } // namespace memopt::testing
 

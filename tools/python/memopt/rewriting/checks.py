@@ -26,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 from ..errors import ENDLESS_LOOP, EndlessLoop, NumbersWarning, Refused
 from ..user_code.branches import find_frame, find_raising_side
 from ..user_code.places import called_from, is_hidden
+from . import intervals
 from .answers import Answers
 from .hits import Hits
 from .integers import AskedForInteger
@@ -42,6 +43,9 @@ _INSTEAD = "compute both and choose by torch.where"
 _MISSING_SIDE = "a branch goes to the side that the program does not have, for it cannot be compiled"
 _ONE_SIDE = ("a branch goes to the side that the program does not have, for the two differ in more than values of the same shapes; "
              + _INSTEAD)
+
+#: Functions of the data that have another form in a trace; those that give None are left as they are.
+_REPLACED_BY_NAME = {"split": intervals.split, "split_with_sizes": intervals.split, "bincount": intervals.count}
 
 _active = threading.local()  # `checks` of the thread that traces
 
@@ -229,9 +233,18 @@ class carried_checks(TorchFunctionMode):
         if function is torch.Tensor.__getitem__:
             args = args[0], self._hits.settle(args[1])
         if function is torch.Tensor.__setitem__:
-            return write(function, args[0], self._offsets.settle(args[1]), args[2])
+            index = self._offsets.settle(args[1])
+            return None if intervals.write(function, args[0], index, args[2]) else write(function, args[0], index, args[2])
         if function in (torch.ops.aten.slice, torch.ops.aten.slice.Tensor):  # what torch.export makes of x[i:j]
-            return take_slice(function, *args)
+            found = intervals.cut(*args)
+            return take_slice(function, *args) if found is None else found
+        if function is torch.Tensor.numpy:
+            return args[0].detach()  # whose methods are those of NumPy's arrays, by and large
+        replaced = _REPLACED_BY_NAME.get(getattr(function, "__name__", ""))
+        if replaced is not None and isinstance(args[0], torch.Tensor):
+            result = replaced(*args, **kwargs)
+            if result is not None:
+                return result
         if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
             return narrow(function, *args)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import sympy
 import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
@@ -20,8 +21,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, linear_algebra, numbers, plain, quantization,
-               ragged)
+from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, intervals, linear_algebra, numbers, plain,
+               quantization, ragged)
 from .bounds import ValueBounds
 from .checks import add_check
 from .complex_values import fourier
@@ -35,7 +36,7 @@ def _as_rule(function: Callable) -> Callable:
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
 _RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
-                               **plain.RULES, **gamma_draws.RULES, **numbers.RULES, **composites.RULES,
+                               **plain.RULES, **gamma_draws.RULES, **intervals.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
 _CASTS = {"aten::to", "aten::_to_copy", "aten::type_as"}
@@ -101,6 +102,7 @@ class Engine:
         self._most: dict[Any, int] = {}  # by the symbol of a number: how long what it cuts is
         #: By the key of rows, the shape of the mask that chose them.
         self.mask_shapes: dict[Any, torch.Size] = {}
+        self._intervals: dict[Any, intervals.Interval] = {}
         #: What has to hold, with what is said where it does not.
         self.checks: list[tuple[torch.Tensor, str]] = []
         self._checked: dict[Any, Any] = {}  # by what it is of, which is kept
@@ -141,6 +143,26 @@ class Engine:
         if isinstance(value, (tuple, list)):
             return tuple(map(self.key_of, value))
         return str(type(value)), str(value)
+
+    def key_of_number(self, value: Any) -> Any:
+        """Equal for equal numbers of Python that were computed alike."""
+        if isinstance(value, numbers.Number):
+            return value.value if value.value is not None else value.way if value.way is not None else self.key_of(value.tensor)
+        return value if isinstance(value, int) else self.key_of(value)
+
+    def know_mask(self, mask: torch.Tensor, interval: intervals.Interval) -> None:
+        """Rows by this mask are those of an interval."""
+        self._keys[id(mask)] = mask, self.intern("between", *interval)
+        self.know_interval(self.intern("mask", self.key_of(mask)), interval)
+
+    def know_interval(self, key: Any, interval: intervals.Interval) -> Any:
+        """Rows with this key are those of an interval; returns the key."""
+        self._intervals[key] = interval
+        return key
+
+    def find_interval(self, key: Any) -> intervals.Interval | None:
+        """From where to where rows with this key are cut."""
+        return self._intervals.get(key)
 
     def intern(self, *parts: Any) -> int:
         return self._numbers.setdefault(parts, len(self._numbers))
@@ -255,6 +277,8 @@ class Engine:
             result = self.call(node.target, arguments, keywords)
             if isinstance(result, numbers.Number):
                 result.know(node.meta.get("val"), self._most)
+            if isinstance(result, ragged.Ragged):
+                result = self._settle_size(node.meta.get("val"), result)
         except Error as error:
             said = error.message
             error.rephrase(lambda text: f"{front}{text}" if text == said and not re.match(r"\S+:\d+", text) else text)
@@ -270,12 +294,25 @@ class Engine:
             self.know_constant(result, self.constant_of(arguments[0]))
         return result
 
+    def _settle_size(self, traced: Any, rows: ragged.Ragged) -> ragged.Ragged | torch.Tensor:
+        """Rows whose number the trace knows from the sizes of other tensors are all that there are."""
+        size = traced.shape[rows.dim] if isinstance(traced, torch.Tensor) and traced.dim() == rows.full.dim() else None
+        if not isinstance(size, torch.SymInt):
+            return rows
+        env = size.node.shape_env
+        known = env.simplify(size.node.expr)
+        if not known.is_number and env._maybe_evaluate_static(sympy.Eq(size.node.expr, rows.bound)) == True:  # noqa: E712, of sympy's
+            known = sympy.Integer(rows.bound)
+        return ragged.find_whole(self, rows, int(known)) if known.is_number and int(known) <= rows.bound else rows
+
     def call(self, target: Any, arguments: tuple, keywords: dict) -> Any:
         """One operator on values of any kind."""
         name, leaves = name_of(target), pytree.tree_leaves((arguments, keywords))
         if name in control_flow.REGIONS:
             return _RULES[name](self, target, arguments, keywords)
         if any(map(numbers.is_number, leaves)):
+            if name in intervals.RULES:
+                return _RULES[name](self, target, arguments, keywords)
             if ragged.takes_tensors(name, arguments):
                 return ragged.call(self, target, *pytree.tree_map_only(
                     numbers.Number, lambda number: number.tensor if number.value is None else number.value, (arguments, keywords),

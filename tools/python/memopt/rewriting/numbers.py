@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from ..errors import UNKNOWN_NUMBER, Refused
 from .bounds import FEWEST
 
-__all__ = ["Number", "RULES", "as_truth", "calculate", "call", "is_number", "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
+__all__ = ["Number", "RULES", "as_truth", "calculate", "call", "find_length", "follows_from_data", "is_number", "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
 
 #: No size is as large.
 _LARGE = 2 ** 40
@@ -51,6 +51,8 @@ class Number:
     def __init__(self, tensor: torch.Tensor, roots: tuple[Number, ...] = ()):
         self.tensor, self.roots = tensor, roots or (self,)
         self.value: int | None = None
+        #: How it was computed: equal where that was done alike.
+        self.way: Any = None
         #: The most that it can be, and what has the same key has the same number.
         self.most: int | None = None
         self.key: Any = None
@@ -125,6 +127,7 @@ def _item(engine, target, arguments, keywords):
     number = Number(x.detach().reshape(()).clone())  # which a later write to a buffer leaves as it is
     bounds = engine.bounds.get(x)
     number.most, number.key = None if bounds is None else bounds[1], ("number", engine.key_of(x))
+    number.way = number.key
     return number
 
 
@@ -146,6 +149,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return target(*arguments)
     result = calculate(target, arguments)
     if result is not None:
+        result.way = target.__name__, *map(engine.key_of_number, arguments)
         return result
     name = target._schema.name.removeprefix("aten::") if isinstance(target, torch._ops.OpOverload) else ""
     if name in _ASSERTS:
@@ -183,7 +187,7 @@ RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item,
 # While a model is traced
 # ----------------------------------------------------------------------------------------------------------
 
-def _follows_from_data(value: Any) -> bool:
+def follows_from_data(value: Any) -> bool:
     return isinstance(value, torch.SymInt) and bool(symbolic_shapes.free_unbacked_symbols(value))
 
 
@@ -195,9 +199,9 @@ def as_truth(condition: torch.SymBool) -> torch.Tensor:
     return torch.scalar_tensor(torch.sym_ite(condition, 1, 0), dtype=torch.int64) != 0
 
 
-def _find_length(part: slice) -> int | None:
+def find_length(part: slice) -> int | None:
     """Of a slice that begins at a number which follows from the data, where that is known."""
-    if not _follows_from_data(part.start) or part.stop is None or part.step not in (None, 1):
+    if not follows_from_data(part.start) or part.stop is None or part.step not in (None, 1):
         return None
     length = part.stop - part.start
     return length if isinstance(length, int) else length.node.maybe_as_int()
@@ -211,7 +215,7 @@ def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
     """`x[..., place:place + 4] = value` and `x[place] = value`, where the place follows from the data. Numbers and slices beside it are
     taken first, for they would be others beside a tensor; the rest is left to PyTorch."""
     parts = list(index) if isinstance(index, tuple) else [index]
-    lengths = [1 if _follows_from_data(part) else _find_length(part) if isinstance(part, slice) else None for part in parts]
+    lengths = [1 if follows_from_data(part) else find_length(part) if isinstance(part, slice) else None for part in parts]
     others = [part for part, length in zip(parts, lengths) if length is None]
     if len(parts) - len(others) != 1 or not all(part is Ellipsis or isinstance(part, slice) or type(part) is int for part in others):
         return function(x, index, value)
@@ -231,13 +235,13 @@ def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
 
 def take_slice(function: Any, x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor:
     """A slice that begins at a number which follows from the data, and has a known length."""
-    length = _find_length(slice(start, stop, step))
+    length = find_length(slice(start, stop, step))
     return function(x, dim, start, stop, step) if length is None else x.index_select(dim, _list_places(start, length))
 
 
 def narrow(function: Any, x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
     """`narrow` from a place in a tensor, or from a number that follows from the data."""
-    if not isinstance(start, torch.Tensor) and not _follows_from_data(start) or not isinstance(length, int):
+    if not isinstance(start, torch.Tensor) and not follows_from_data(start) or not isinstance(length, int):
         return function(x, dim, start, length)
     first = start.reshape(()) if isinstance(start, torch.Tensor) else torch.scalar_tensor(start, dtype=torch.int64)
     return x.index_select(dim, torch.arange(length) + torch.where(first < 0, first + x.shape[dim], first))

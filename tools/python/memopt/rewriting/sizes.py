@@ -64,6 +64,15 @@ def _are_two_counts(expression: sympy.Basic) -> bool:
         for part in expression.args)
 
 
+def _is_size_of_others(expression: sympy.Basic) -> bool:
+    """Whether it asks that rows are as many as other elements, which are more than one."""
+    if not isinstance(expression, sympy.Eq):
+        return False
+    numbers, others = [part for part in expression.args if part.is_number], [part for part in expression.args if not part.is_number]
+    return len(numbers) == len(others) == 1 and int(numbers[0]) >= FEWEST and all(
+        symbolic_shapes.symbol_is_type(symbol, symbolic_shapes.SymT.UNBACKED_INT) for symbol in others[0].free_symbols)
+
+
 _COMPARISONS = {sympy.Eq: operator.eq, sympy.Ne: operator.ne, sympy.Lt: operator.lt, sympy.Le: operator.le, sympy.Gt: operator.gt,
                 sympy.Ge: operator.ge}
 
@@ -119,6 +128,9 @@ def _decide(condition: torch.SymBool) -> bool:
     frame = find_caller(sys._getframe(1))
     if frame is not None and not is_hidden(frame.f_code.co_filename):
         return _take_side(condition)
+    if _is_size_of_others(condition.node.expr):  # elements beside a tensor of so many
+        torch._check(condition)
+        return True
     if _are_two_counts(condition.node.expr):
         is_equal = isinstance(condition.node.expr, sympy.Eq)
         torch._check(condition if is_equal else torch.sym_not(condition))

@@ -32,6 +32,7 @@ class Settings(NamedTuple):
     device: str = "cpu"
     check_memory: bool = False
     disk_folder: str | os.PathLike | None = None
+    rank_timeout: float | None = None
 
     def check(self) -> Settings:
         if self.new_shapes not in ("error", "compile"):
@@ -43,6 +44,8 @@ class Settings(NamedTuple):
         if self.options.get("zero_stage") and find_rank()[1] == 1:
             raise BadInput("zero_stage= shares out among ranks, and this process is alone: start the script by "
                            "torchrun --nproc-per-node=N")
+        if self.rank_timeout is not None and not (isinstance(self.rank_timeout, (int, float)) and self.rank_timeout > 0):
+            raise BadInput(f"rank_timeout is a number of seconds above 0, found {self.rank_timeout!r}")
         if self.max_programs is not None and (not isinstance(self.max_programs, int) or self.max_programs < 1):
             raise BadInput(f"max_programs is a number of programs, found {self.max_programs!r}")
         return self

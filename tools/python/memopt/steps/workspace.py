@@ -132,7 +132,8 @@ class Workspace:
         self.package, self.was_cached = compiled.path, compiled.was_cached
         self.remarks = compiled.report.get("remarks", ())
         self.session = Session(compiled.path, threads=settings.threads, device=device, joins_ranks=ranks > 1,
-                               check_memory=settings.check_memory, disk_folder=settings.disk_folder)
+                               check_memory=settings.check_memory, disk_folder=settings.disk_folder,
+                               rank_seconds=settings.rank_timeout or 0)
         #: By name of a program.
         self.plans: dict[str, Plan] = {}
         for request, program, report in zip(self._requests, self.session.programs, compiled.report["programs"]):

@@ -17,7 +17,7 @@ from .. import internals
 from ..errors import Refused
 from ..rewriting.regions import list_written
 
-__all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients"]
+__all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients", "keep_written_gradients"]
 
 
 class detached_regions(TorchFunctionMode):
@@ -116,6 +116,46 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
         with region.graph.inserting_before(output):
             output.args = (torch.fx.node.map_arg(output.args[0], lambda value: _detach(region.graph, value)),)
         region.recompile()
+
+
+def keep_written_gradients(program: torch.export.ExportedProgram) -> None:
+    """`x.detach().clamp_(min=1)` and `x.data.clamp_(min=1)` give x other values and leave its gradient as it was. The program has such a write
+    as one to x itself, behind which that has none; so x becomes what was written + (x - x.detach()), in place."""
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
+        if schema is None or not schema.is_mutable or not node.args or not isinstance(node.args[0], torch.fx.Node):
+            continue
+        alias = node.args[0]
+        if alias.target not in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default) or alias.args[0].op != "call_function" \
+                or not internals.is_real(alias.args[0].meta.get("val")):
+            continue
+        _write_beside(graph, alias, node)
+
+
+def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, write: torch.fx.Node) -> None:
+    """Makes a write to a detached alias one to a copy, and has the value and the alias go on with what the copy has then."""
+    value, order = alias.args[0], {node: place for place, node in enumerate(graph.nodes)}
+
+    def add(target: object, *arguments: object) -> torch.fx.Node:
+        node = graph.call_function(target, arguments)
+        node.meta = dict(value.meta)
+        return node
+
+    with graph.inserting_before(write):
+        before = add(torch.ops.aten.clone.default, alias)
+        copy = add(torch.ops.aten.clone.default, alias)
+    write.replace_input_with(alias, copy)
+    with graph.inserting_after(write):
+        nothing = add(torch.ops.aten.sub.Tensor, value, before)
+    with graph.inserting_after(nothing):
+        written = add(torch.ops.aten.add.Tensor, copy, nothing)
+    with graph.inserting_after(written):
+        stopped = add(torch.ops.aten.detach.default, written)
+    behind = lambda user: user is not nothing and order.get(user, -1) > order[write]
+    value.replace_all_uses_with(written, behind)
+    alias.replace_all_uses_with(stopped, behind)
+    write.replace_all_uses_with(stopped, behind)
 
 
 def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:

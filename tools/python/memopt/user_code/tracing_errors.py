@@ -49,8 +49,9 @@ _EXPLANATIONS = (
                  "validate_args=False"),
     _Explanation(lambda f: "sparse" in f.text.lower() or "Sparse" in f.kind,
                  "sparse tensors are not supported; use dense ones, or index_add with the indices and values"),
-    _Explanation(lambda f: ".numpy()" in f.text or "__array__" in f.text or "__array__" in f.functions,
-                 "NumPy inside the step is not supported; write it with PyTorch's functions, or compute it where the batch is "
+    _Explanation(lambda f: ".numpy()" in f.text or "np.ndarray" in f.text or "__array__" in f.text or "__array__" in f.functions
+                 or f.came_through("/numpy/"),
+                 "NumPy inside the step is not supported, but for methods that tensors have, too; write it with PyTorch's functions, or compute it where the batch is "
                  "made"),
     _Explanation(lambda f: f.kind == "DynamicOutputShapeException",
                  f"the size of the result of {{op}} depends on the data; {_MASK}"),

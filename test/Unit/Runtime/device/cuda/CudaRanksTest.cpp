@@ -54,6 +54,7 @@ public:
     return isOtherGone ? environmentError("rank 2: its process was ended") : Status::ok();
   }
   void leave(const Status &status) override { reason = status.getMessage(); }
+  bool close() override { return true; }
 
   bool isOtherGone = false, isDeviceShared = false;
   std::string reason;

@@ -14,8 +14,8 @@ does, so that what is computed from it is as finite, and so are its slopes, whic
 from .calls import RULES, as_count, call, takes_counts, takes_tensors, widen_parts
 from .grids import Grid, is_grid
 from .grid_rules import call as call_grids
-from .values import Count, NotRagged, Ragged, is_ragged
+from .values import Count, NotRagged, Ragged, find_whole, is_ragged
 from .views import CopiedViews
 
-__all__ = ["CopiedViews", "Count", "Grid", "NotRagged", "RULES", "Ragged", "as_count", "call", "call_grids", "is_grid", "is_ragged",
-           "takes_counts", "takes_tensors", "widen_parts"]
+__all__ = ["CopiedViews", "Count", "Grid", "NotRagged", "RULES", "Ragged", "as_count", "call", "call_grids", "find_whole", "is_grid",
+           "is_ragged", "takes_counts", "takes_tensors", "widen_parts"]

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from ..intervals import Interval, join
 from . import grids
-from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, front_rows,
+from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, find_whole, front_rows,
                      list_dims, list_order, plain, plain_all, wrap_dim)
 
 __all__ = ["RULES", "SIZED"]
@@ -82,6 +83,8 @@ def _take_front(engine, x: torch.Tensor, dim: int, end: Count) -> Ragged:
         return fill_rows(x, dim, rows.valid)
 
     part = Ragged(read(), dim, rows.valid, rows.key, in_front=True)
+    if end.number is not None:
+        engine.know_interval(rows.key, Interval(size, 0, end.number))
     engine.views.add(part.full, x, read, lambda: torch.where(part.spread(), part.full, x))
     return part
 
@@ -175,6 +178,9 @@ def _reshape(engine, x: Ragged, sizes: list[int]) -> Ragged:
         if after == before and 0 < size < x.bound and x.bound % size == 0 and x.full.shape[x.dim + 1:].numel() == 1:
             return _group(engine, x, sizes, dim, size)
         after *= size
+    interval = engine.find_interval(x.key)
+    if interval is not None and interval.start == 0:
+        return find_whole(engine, x, x.bound).reshape(sizes)
     raise NotRagged("in another shape")
 
 
@@ -251,6 +257,10 @@ def _cat(engine, target, arguments, keywords):
         if not all(isinstance(part, Ragged) and part.dim == first.dim for part in parts):
             raise NotRagged("beside what has other rows")
         return first.with_full(torch.cat([part.full for part in parts], dim))
+    joined = join(engine, parts, dim) if all(isinstance(part, Ragged) and part.dim == dim and part.part is None for part in parts) else None
+    if joined is not None:
+        full, valid, interval = joined
+        return Ragged(full, dim, valid, engine.know_interval(engine.intern("between", *interval), interval), in_front=interval.start == 0)
     valid = torch.cat([part.valid if isinstance(part, Ragged) else torch.ones(part.shape[dim], dtype=torch.bool) for part in parts])
     key = engine.intern("cat", *(part.key if isinstance(part, Ragged) else part.shape[dim] for part in parts))
     return Ragged(torch.cat([plain(part) for part in parts], dim), dim, valid, f"cat{key}")

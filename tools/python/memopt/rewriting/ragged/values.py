@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
-__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "as_count", "bind", "compact", "fill_rows", "find_order", "find_rows", "front_rows", "is_ragged",
+__all__ = ["Count", "NotRagged", "Part", "Ragged", "align", "align_all", "as_count", "bind", "compact", "fill_rows", "find_order", "find_rows", "find_whole", "front_rows", "is_ragged",
            "list_dims", "list_order", "number_among", "plain", "plain_all", "rank_of", "spread_over", "wrap_dim"]
 
 
@@ -83,8 +83,9 @@ class Ragged:
 class Count:
     """How many rows count, times and plus numbers."""
 
-    def __init__(self, rows: Ragged, factor: int = 1, offset: int = 0):
-        self.rows, self.factor, self.offset = rows, factor, offset
+    def __init__(self, rows: Ragged, factor: int = 1, offset: int = 0, number: Any = None):
+        #: `number` is the key of the number of Python that it is, if any.
+        self.rows, self.factor, self.offset, self.number = rows, factor, offset, number
 
     @property
     def bound(self) -> int:
@@ -106,7 +107,8 @@ def as_count(engine: Any, number: Any) -> Count:
     """A number that follows from the data and has a bound, as a size."""
     engine.expect((number.tensor >= 0) & (number.tensor <= number.most), f"a size that follows from the data has to be at most {number.most}",
                   number)
-    return Count(front_rows(engine, number.most, number.tensor, engine.key_of(number.tensor) if number.key is None else number.key))
+    return Count(front_rows(engine, number.most, number.tensor, engine.key_of(number.tensor) if number.key is None else number.key),
+                 number=engine.key_of_number(number))
 
 
 def is_ragged(value: Any) -> bool:
@@ -217,6 +219,13 @@ def find_order(x: Ragged) -> torch.Tensor:
 def compact(x: Ragged) -> torch.Tensor:
     """The rows that count in front."""
     return x.full if x.in_front else x.full.index_select(x.dim, find_order(x))
+
+
+def find_whole(engine: Any, rows: Ragged, size: int) -> torch.Tensor:
+    """Rows of which there are so many, as the sizes of other tensors say."""
+    engine.expect(rows.count() == size, f"a number of rows that follows from the data has to be {size}, for the sizes of other tensors fix it",
+                  rows)
+    return rows.full if size == rows.bound else compact(rows).narrow(rows.dim, 0, size)
 
 
 def align(engine: Any, x: Ragged, like: Ragged) -> Ragged:

@@ -10,7 +10,7 @@ import torch
 from .choosing import find_places, is_mask, replace_known_masks
 from .coordinates import add_in_place, put_in_place
 from .layers import pointwise
-from .values import NotRagged, Ragged, align, align_all, compact, find_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
+from .values import NotRagged, Ragged, align, align_all, compact, find_rows, find_whole, is_ragged, plain, rank_of, spread_over, wrap_dim
 
 aten = torch.ops.aten
 
@@ -22,6 +22,9 @@ def _index_put(engine, target, arguments, keywords):
     indices = replace_known_masks(engine, indices)
     given = [index for index in indices if index is not None]
     is_in_place = target._schema.name.endswith("_")
+    if isinstance(values, Ragged) and len(given) == 1 and not is_ragged(given[0]) and not is_mask(given[0]) and given[0].dim() == 1 \
+            and indices.index(given[0]) == values.dim and (not isinstance(x, Ragged) or x.dim == values.dim) and given[0].shape[0] <= values.bound:
+        values = find_whole(engine, values, given[0].shape[0])
     if isinstance(x, Ragged):
         by_number = all(index is not None and not is_mask(index) for index in indices)
         if not any(map(is_mask, given)) and (x.in_front or all(index is None for index in indices[x.dim:x.dim + 1])):
