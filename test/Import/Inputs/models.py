@@ -364,15 +364,14 @@ def custom_gradient():
 
 
 def updated_where():
-    """A weight that is updated where any of x is above zero, beside one that always is."""
+    """A weight that is updated where more of x is above zero than below, beside one that always is."""
     model = Model()
     x = model.input("x", "f32", [2])
     w, always = model.parameter("w", [2]), model.parameter("always", [2])
     y = model.op("aten.mul.Tensor", ("y", "f32", [2]), self_=x, other=w)
     z = model.op("aten.add.Tensor", ("z", "f32", [2]), self_=y, other=always)
     total = model.op("aten.sum.default", ("total", "f32", []), self_=z)
-    used = model.op("aten.gt.Scalar", ("used", "bool", [2]), self_=x, other=0)
-    count = model.op("aten.sum.default", ("count", "i64", []), self_=used)
+    count = model.op("aten.sum.default", ("count", "f32", []), self_=model.op("aten.sign.default", ("sign", "f32", [2]), self_=x))
     model.output(model.op("memopt.updated_where.default", ("loss", "f32", []), loss=total, parameters=[w], count=count))
     return model
 
