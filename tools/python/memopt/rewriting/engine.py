@@ -295,9 +295,10 @@ class Engine:
         return result
 
     def _settle_size(self, traced: Any, rows: ragged.Ragged) -> ragged.Ragged | torch.Tensor:
-        """Rows whose number the trace knows from the sizes of other tensors are all that there are."""
+        """Rows that were put together, and whose number the trace knows from the sizes of other tensors, are all that there are. Of others
+        it may be told a number: a loop over the rows that a mask holds has a turn for each row."""
         size = traced.shape[rows.dim] if isinstance(traced, torch.Tensor) and traced.dim() == rows.full.dim() else None
-        if not isinstance(size, torch.SymInt):
+        if not isinstance(size, torch.SymInt) or not isinstance(size.node._expr, sympy.Add):
             return rows
         env = size.node.shape_env
         known = env.simplify(size.node.expr)

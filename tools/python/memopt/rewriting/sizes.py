@@ -65,11 +65,11 @@ def _are_two_counts(expression: sympy.Basic) -> bool:
 
 
 def _is_size_of_others(expression: sympy.Basic) -> bool:
-    """Whether it asks that rows are as many as other elements, which are more than one."""
+    """Whether it asks that rows which were put together are as many as other elements, which are more than one."""
     if not isinstance(expression, sympy.Eq):
         return False
     numbers, others = [part for part in expression.args if part.is_number], [part for part in expression.args if not part.is_number]
-    return len(numbers) == len(others) == 1 and int(numbers[0]) >= FEWEST and all(
+    return len(numbers) == len(others) == 1 and int(numbers[0]) >= FEWEST and isinstance(others[0], sympy.Add) and all(
         symbolic_shapes.symbol_is_type(symbol, symbolic_shapes.SymT.UNBACKED_INT) for symbol in others[0].free_symbols)
 
 
