@@ -16,6 +16,7 @@ clang-format-22 --dry-run --Werror "${sources[@]}" 2>&1 | grep -E 'error:' | cut
 ((PIPESTATUS[0] == 0)) || status=1
 
 echo "== clang-tidy"
+[ -f build/lint/build.ninja ] || { echo "no build/lint: run tools/install.sh lint first"; exit 1; }
 # A file that is new is in no commands of an older configuration.
 ninja -C build/lint build.ninja > build/lint-configure.log || { cat build/lint-configure.log; exit 1; }
 # The compiler's side takes an hour with the same checks: MLIR's headers are parsed for each file.
