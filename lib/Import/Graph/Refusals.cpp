@@ -32,8 +32,7 @@ static constexpr StringLiteral kComplex =
     "constant matrices of cosines and sines";
 static constexpr StringLiteral kDecomposition =
     "linalg.eigh, linalg.svd, linalg.cholesky and linalg.lu are taken; compute others outside of "
-    "the "
-    "step and pass the result as an input or a buffer";
+    "the step and pass the result as an input or a buffer";
 static constexpr StringLiteral kControlFlow =
     "control flow inside the step is not supported; compute both sides and choose with "
     "torch.where, "

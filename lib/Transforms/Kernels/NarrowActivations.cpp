@@ -14,8 +14,9 @@
 // Input:  a step of linalg.generic, views and library ops, behind recompute-elementwise, so that
 //         all of forward that backward still reads is kept for it.
 // Chosen: results of products, convolutions and attention, pointwise ones, and what loops leave of
-//         each turn, that follow from the step's inputs. What statistics and sums give stays f32 (means, deviations, the
-//         logarithms that attention and losses keep): few bytes, on which every element depends.
+//         each turn, that follow from the step's inputs. What statistics and sums give stays f32
+//         (means, deviations, the logarithms that attention and losses keep): few bytes, on which
+//         every element depends.
 //         All of these, or those whose numbers a plan has chosen (BudgetSearch), which sees the
 //         numbers on the ops.
 // Codes:  random words follow from the run's seed and the step's number, where the program has

@@ -64,12 +64,6 @@ static Expected<Element> findLimit(OpContext &op, Element values, int64_t most, 
   return over(largerOf(least, top * share), values);
 }
 
-static Expected<Element> getForTolerance(OpContext &op, StringRef name) {
-  ASSIGN_OR_RETURN(Element a, getMatrices(op, name));
-  RETURN_IF_ERROR(checkRows(op, a, kMostTurned, "the singular values"));
-  return a;
-}
-
 /// The names of the parameters of a row with these tolerances.
 static std::pair<StringRef, StringRef> nameTolerances(OpContext &op) {
   if (op.hasParameter("rcond"))
@@ -79,9 +73,10 @@ static std::pair<StringRef, StringRef> nameTolerances(OpContext &op) {
 }
 
 static Error lowerRank(OpContext &op) {
-  ASSIGN_OR_RETURN(Element a, getForTolerance(op, op.hasParameter("input") ? "input" : "self"));
+  ASSIGN_OR_RETURN(Element a,
+                   getForSingularValues(op, op.hasParameter("input") ? "input" : "self"));
   if (op.flag("hermitian"))
-    a = lowerPart(a) + turn(lowerPart(a, 1));
+    a = mirrorLower(a);
   Element values = withoutGradient(singularValues(withoutGradient(a)));
   auto [absolute, relative] = nameTolerances(op);
   ASSIGN_OR_RETURN(Element limit, findLimit(op, values, std::max(countRows(a), countColumns(a)),
@@ -92,9 +87,9 @@ static Error lowerRank(OpContext &op) {
 }
 
 static Error lowerPseudoInverse(OpContext &op) {
-  ASSIGN_OR_RETURN(Element a, getForTolerance(op, "self"));
+  ASSIGN_OR_RETURN(Element a, getForSingularValues(op, "self"));
   bool isSymmetric = op.hasParameter("hermitian") && op.flag("hermitian");
-  Element read = isSymmetric ? lowerPart(a) + turn(lowerPart(a, 1)) : a;
+  Element read = isSymmetric ? mirrorLower(a) : a;
   int64_t most = std::max(countRows(a), countColumns(a));
   ASSIGN_OR_RETURN(Element inverse,
                    pseudoInverse(a, read, [&, names = nameTolerances(op)](Element values) {
@@ -111,9 +106,7 @@ static Error lowerLeastSquares(OpContext &op) {
   Tensor self = op.tensor("self"), right = op.tensor("b");
   bool isVector = right.rank() + 1 == self.rank();
   if (isVector) {
-    Shape column(right.sizes);
-    column.push_back(1);
-    ASSIGN_OR_RETURN(right, reshape(op, right, column));
+    ASSIGN_OR_RETURN(right, asColumns(op, right));
   }
   ASSIGN_OR_RETURN(auto both, getTogether(op, self, right));
   auto [a, b] = both;
@@ -257,7 +250,7 @@ static Error lowerSquareRoot(OpContext &op) {
 }
 
 static Error lowerPolar(OpContext &op) {
-  ASSIGN_OR_RETURN(Element a, getForTolerance(op, op.hasParameter("A") ? "A" : "self"));
+  ASSIGN_OR_RETURN(Element a, getForSingularValues(op, op.hasParameter("A") ? "A" : "self"));
   auto [left, s, v] = singularVectors(withoutGradient(a));
   Element u = product(left, turn(v)), h = product(v * over(s, v), turn(v));
   Matrices made = withBackward({u, h}, {a}, [&, s = s, v = v](Elements reaching) -> Matrices {

@@ -104,9 +104,7 @@ static Error lowerSolve(OpContext &op) {
   bool isVector = b.rank() == 1 ||
                   (b.rank() == a.rank() - 1 && ArrayRef(b.sizes) == ArrayRef(a.sizes).drop_back());
   if (isVector) {
-    Shape column(b.sizes);
-    column.push_back(1);
-    ASSIGN_OR_RETURN(b, reshape(op, b, column));
+    ASSIGN_OR_RETURN(b, asColumns(op, b));
   }
   ASSIGN_OR_RETURN(auto both, getTogether(op, a, b));
   auto [matrix, right] = both;

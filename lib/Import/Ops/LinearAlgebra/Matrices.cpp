@@ -45,6 +45,18 @@ Expected<Element> memopt::pt2::getSquare(OpContext &op, StringRef parameter) {
   return a;
 }
 
+Expected<Element> memopt::pt2::getForSingularValues(OpContext &op, StringRef parameter) {
+  ASSIGN_OR_RETURN(Element a, getMatrices(op, parameter));
+  RETURN_IF_ERROR(checkRows(op, a, kMostTurned, "the singular values"));
+  return a;
+}
+
+Expected<Tensor> memopt::pt2::asColumns(OpContext &op, const Tensor &vectors) {
+  Shape sizes(vectors.sizes);
+  sizes.push_back(1);
+  return reshape(op, vectors, sizes);
+}
+
 Expected<std::pair<Element, Element>> memopt::pt2::getTogether(OpContext &op, const Tensor &a,
                                                                const Tensor &b) {
   if (a.rank() < 2 || b.rank() < 2 || a.dtype != b.dtype)
@@ -142,6 +154,8 @@ Element memopt::pt2::lowerPart(Element a, int64_t less) {
 Element memopt::pt2::upperPart(Element a, int64_t less) {
   return select(lessOrEqual(rowNumbers(a) + double(less), columnNumbers(a)), a, 0.0);
 }
+
+Element memopt::pt2::mirrorLower(Element a) { return lowerPart(a) + turn(lowerPart(a, 1)); }
 
 Element memopt::pt2::diagonalOf(Element a) {
   return total(select(equals(rowNumbers(a), columnNumbers(a)), a, 0.0), 1);

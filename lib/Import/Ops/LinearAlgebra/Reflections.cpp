@@ -64,7 +64,7 @@ std::pair<Element, Element> memopt::pt2::reflect(Element a) {
   auto [q, r] = decompose(a);
   Matrices made = withBackward({q, r}, {a}, [&, q = q, r = r](Elements reaching) -> Matrices {
     Element m = product(r, turn(reaching[1])) - product(turn(reaching[0]), q);
-    m = lowerPart(m) + turn(lowerPart(m, 1));
+    m = mirrorLower(m);
     Element right = turn(reaching[0] + product(q, m));
     return {turn(solveTriangular(r, right, /*upper=*/true))};
   });

@@ -100,7 +100,7 @@ static Element makeOrder(Element values, bool descending) {
 /// Values that ascend, and vectors; without a gradient.
 static std::pair<Element, Element> rotateBoth(Element a) {
   int64_t n = countRows(a);
-  a = lowerPart(a) + turn(lowerPart(a, 1));
+  a = mirrorLower(a);
   Element vectors = identityLike(a);
   if (n == 1)
     return {a, vectors};
@@ -239,15 +239,9 @@ Expected<Element> memopt::pt2::pseudoInverse(Element a, Element read,
   });
 }
 
-static Expected<Element> getForValues(OpContext &op, StringRef name) {
-  ASSIGN_OR_RETURN(Element a, getMatrices(op, name));
-  RETURN_IF_ERROR(checkRows(op, a, kMostTurned, "the singular values"));
-  return a;
-}
-
 /// U, S and V, which `turnsLast` gives transposed.
 static Error lowerVectors(OpContext &op, StringRef name, bool full, bool turnsLast) {
-  ASSIGN_OR_RETURN(Element a, getForValues(op, name));
+  ASSIGN_OR_RETURN(Element a, getForSingularValues(op, name));
   if (!op.isUsed(0) && !op.isUsed(2))
     return setMatrices(op, 1, singularValues(a));
   if (full && countRows(a) != countColumns(a))
@@ -266,7 +260,7 @@ static Error lowerOlderSvd(OpContext &op) {
   return lowerVectors(op, "self", !op.flag("some"), /*turnsLast=*/false);
 }
 static Error lowerSingularValues(OpContext &op) {
-  ASSIGN_OR_RETURN(Element a, getForValues(op, "A"));
+  ASSIGN_OR_RETURN(Element a, getForSingularValues(op, "A"));
   return setMatrices(op, 0, singularValues(a));
 }
 

@@ -86,15 +86,6 @@ static Error lowerTriangularSolve(OpContext &op) {
 // Cholesky
 //===----------------------------------------------------------------------===//
 
-/// The first `count` elements of each row.
-static Value takeFirst(Builder &b, Value rows, int64_t count) {
-  Shape sizes(mlir::cast<RankedTensorType>(rows.getType()).getShape());
-  auto get = [&](int64_t number) { return b.getIndexAttr(number); };
-  SmallVector<mlir::OpFoldResult> offsets(2, get(0)), strides(2, get(1));
-  SmallVector<mlir::OpFoldResult> extents{get(sizes[0]), get(count)};
-  return mlir::tensor::ExtractSliceOp::create(b, rows, offsets, extents, strides);
-}
-
 /// One row of the factor for each turn: that of the matrix which is left, divided by the root of its
 /// own element; its products with its elements are taken off the rows.
 static Value factorRows(Builder &b, Value matrices) {
@@ -109,7 +100,7 @@ static Value factorRows(Builder &b, Value matrices) {
   Builder inner(b.getLoc(), b.getContext());
   inner.setInsertionPointToEnd(&scan.getBody().front());
   Value unit = scan.getSliceArguments().front();
-  auto takeSquare = [&](Value value) { return width == n ? value : takeFirst(inner, value, n); };
+  auto takeSquare = [&](Value value) { return take({inner, value}, 1, 0, n); };
   Value isOne = reshapeValue(inner, unit, {1, width});
   isOne = reshapeValue(inner, takeSquare(isOne), {n});
   Element left(inner, scan.getCarriedArguments().front());
@@ -145,8 +136,7 @@ static Error lowerCholeskyRows(OpContext &op) {
 }
 
 Element memopt::pt2::cholesky(Element a) {
-  Element symmetric = lowerPart(a) + turn(lowerPart(a, 1));
-  Element rows(a.getBuilder(), factorRows(a.getBuilder(), symmetric));
+  Element rows(a.getBuilder(), factorRows(a.getBuilder(), mirrorLower(a)));
   Element low = turn(upperPart(rows));
   return withBackward(low, a, [&](Element reaching) {
     Element inner = lowerPart(product(turn(low), lowerPart(reaching)));

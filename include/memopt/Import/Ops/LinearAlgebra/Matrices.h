@@ -35,6 +35,10 @@ llvm::Expected<Element> getMatrices(OpContext &op, const Tensor &tensor);
 llvm::Expected<Element> getMatrices(OpContext &op, llvm::StringRef parameter);
 /// The same of square ones.
 llvm::Expected<Element> getSquare(OpContext &op, llvm::StringRef parameter);
+/// Matrices whose singular values are asked for; refuses those that are too large for rotations.
+llvm::Expected<Element> getForSingularValues(OpContext &op, llvm::StringRef parameter);
+/// Vectors as matrices of one column.
+llvm::Expected<Tensor> asColumns(OpContext &op, const Tensor &vectors);
 /// Two tensors with their batch dimensions broadcast to one another.
 llvm::Expected<std::pair<Element, Element>> getTogether(OpContext &op, const Tensor &a,
                                                         const Tensor &b);
@@ -67,6 +71,8 @@ Element makeIdentity(Element like, int64_t rows, int64_t columns);
 /// What is on the diagonal and below it, without the `less` uppermost diagonals of that.
 Element lowerPart(Element a, int64_t less = 0);
 Element upperPart(Element a, int64_t less = 0);
+/// The symmetric matrix that has this one's lower triangle.
+Element mirrorLower(Element a);
 /// The diagonal as a row; and a row as the diagonal of a matrix.
 Element diagonalOf(Element a);
 Element diagonalMatrix(Element row);
