@@ -27,7 +27,10 @@ class Memopt_LibraryCallAttr<string name, string attrMnemonic, list<string> over
 def Memopt_Numbers : OptionalArrayRefParameter<"int64_t">;
 def Memopt_Flag : DefaultValuedParameter<"bool", "false">;
 
-def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]> {
+/// What a call has whose second operand may be packed weights.
+defvar Memopt_packing = ["getAddend", "getPackedWeightBytes", "withPackedWeights"];
+
+def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", Memopt_packing> {
   let summary = "A product of matrices, or a batch of them";
   let description = [{
     `c[i..., m, n] = bias[n] + sum over k of a[i..., m, k] b[i..., k, n]`, i over `batch`. Strides have one
@@ -36,7 +39,8 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]
     result must then. With `bias` a vector of length n comes after `b`. The result has `result_type`, by default `type`, which is that of the operands. With `accumulate` the
     product is added to the last operand, which has the type and the layout of the result. With `counts_rows` or `counts_terms` a
     mask comes after them, of m or k elements: rows that it does not have are zeros before the bias, and terms that it does not have
-    are left out of the sums.
+    are left out of the sums. With `packed` the operand `b` is a vector of this number of bytes, in the library's own layout
+    (`memopt.pack_weights`).
 
     Example: `#memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1],
     type = f32, accumulator = f32>`
@@ -45,13 +49,13 @@ def Memopt_MatmulAttr : Memopt_LibraryCallAttr<"Matmul", "matmul", ["getAddend"]
     Memopt_Numbers:$a_strides, Memopt_Numbers:$b_strides, Memopt_Numbers:$c_strides, Memopt_Flag:$bias,
     Memopt_Flag:$accumulate, "::mlir::Type":$type, "::mlir::Type":$accumulator,
     OptionalParameter<"::mlir::Type">:$result_type, Memopt_Flag:$narrow_bias, Memopt_Flag:$counts_rows,
-    Memopt_Flag:$counts_terms);
+    Memopt_Flag:$counts_terms, DefaultValuedParameter<"int64_t", "0">:$packed);
   let assemblyFormat = [{ `<` struct(custom<Numbers>($batch), $m, $n, $k, custom<Numbers>($a_strides),
     custom<Numbers>($b_strides), custom<Numbers>($c_strides), $bias, $accumulate, $type, $accumulator,
-    $result_type, $narrow_bias, $counts_rows, $counts_terms) `>` }];
+    $result_type, $narrow_bias, $counts_rows, $counts_terms, $packed) `>` }];
 }
 
-def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution", ["getAddend"]> {
+def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution", Memopt_packing> {
   let summary = "A convolution, the gradient of its input, or that of its weights";
   let description = [{
     `input` and `output` are `[N, C, spatial...]` and `[N, K, spatial...]` whatever the `layout` in memory;
@@ -72,10 +76,6 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
     Memopt_Flag:$bias, Memopt_Flag:$relu, Memopt_Flag:$accumulate,
     DefaultValuedParameter<"int64_t", "0">:$packed, "::mlir::Type":$type, "::mlir::Type":$accumulator,
     OptionalParameter<"::mlir::Type">:$result_type);
-  let extraClassDeclaration = [{
-    /// The same with weights packed in so many bytes.
-    ConvolutionAttr withPacked(int64_t bytes) const;
-  }];
   let assemblyFormat = [{ `<` struct($kind, $layout, custom<Numbers>($input), custom<Numbers>($weight),
     custom<Numbers>($output), custom<Numbers>($strides), custom<Numbers>($padding_lower),
     custom<Numbers>($padding_upper), custom<Numbers>($dilations), $groups, $bias, $relu, $accumulate,
@@ -83,16 +83,17 @@ def Memopt_ConvolutionAttr : Memopt_LibraryCallAttr<"Convolution", "convolution"
 }
 
 def Memopt_PackWeightsAttr : Memopt_LibraryCallAttr<"PackWeights", "pack_weights"> {
-  let summary = "A convolution's weights as the library reads them";
+  let summary = "The weights of a call as the library reads them";
   let description = [{
-    Copies plain weights into the layout in which the `convolution` reads them. Its `packed` is their number of bytes.
+    Copies plain weights into the layout in which the `call` reads them: the weights of a convolution, or the right operand
+    of a product. Its `packed` is their number of bytes.
 
     Example: `#memopt.pack_weights<#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8],
     weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1],
     dilations = [1, 1], groups = 1, packed = 864, type = f32, accumulator = f32>>`
   }];
-  let parameters = (ins "::mlir::memopt::ConvolutionAttr":$convolution);
-  let assemblyFormat = "`<` qualified($convolution) `>`";
+  let parameters = (ins "::mlir::memopt::LibraryCallAttrInterface":$call);
+  let assemblyFormat = "`<` $call `>`";
 }
 
 def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {

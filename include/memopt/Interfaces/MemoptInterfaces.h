@@ -94,6 +94,9 @@ struct BufferView {
   int64_t getReach() const;
 };
 
+/// The operand of a library call that may be packed weights.
+inline constexpr unsigned kPackedOperand = 1;
+
 /// One way in which a library computes a call.
 struct CallImplementation {
   std::string name;       ///< of the library's code, for reports

@@ -316,6 +316,14 @@ def LibraryCallAttrInterface : AttrInterface<"LibraryCallAttrInterface"> {
     InterfaceMethod<"How many of the views are operands.", "unsigned", "getNumOperands", (ins)>,
     InterfaceMethod<"The operand that the call adds to its first result, which may take its place.",
       "::std::optional<unsigned>", "getAddend", (ins), "", [{ return ::std::nullopt; }]>,
+    InterfaceMethod<[{
+        Bytes of the operand `kPackedOperand` where it is weights in the library's own layout (`memopt.pack_weights`); 0
+        where it is plain.
+      }],
+      "int64_t", "getPackedWeightBytes", (ins), "", [{ return 0; }]>,
+    InterfaceMethod<"The same call with weights packed in so many bytes, or plain for 0; null where none are packed.",
+      "::mlir::memopt::LibraryCallAttrInterface", "withPackedWeights", (ins "int64_t":$bytes), "",
+      [{ return ::mlir::memopt::LibraryCallAttrInterface(); }]>,
     InterfaceMethod<"The description that a package holds and the runtime reads.", "::llvm::json::Object",
       "toJson", (ins)>
   ];
@@ -358,7 +366,7 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return {}; }]>,
     InterfaceMethod<[{
         Bytes of the weights of `call` as the library reads them, where it packs them in each run and would take them
-        packed (`packed` of a convolution); 0 where there is nothing to spare.
+        packed (`packed` of a convolution or a product); 0 where there is nothing to spare.
       }],
       "int64_t", "getPackedWeightBytes", (ins "::mlir::memopt::LibraryCallAttrInterface":$call), "", [{ return 0; }]>,
     InterfaceMethod<"The description of `call` for this target's runtime.", "::llvm::json::Object", "describeCall",

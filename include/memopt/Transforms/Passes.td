@@ -564,9 +564,10 @@ def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
     done as long as all these results fit between the planned arena and the budget, first for kernels that save most
     time for their bytes. Without a budget it is done for all. Results keep their bits.
 
-    With the remaining bytes, weights are packed before the loop, if convolutions of the target's library pack plain
-    weights in each run (`getPackedWeightBytes`). Packed weights take twice the bytes of the parameters: one layout for
-    the convolution, and one for the gradient of its input. So this is only done within a budget.
+    With the remaining bytes, weights are packed before the loop, if the target's library packs plain weights in each run
+    (`getPackedWeightBytes`): those of convolutions, and of products of few rows. Packed weights take twice the bytes of the
+    parameters: one layout for the forward call, and one for the gradient of its input. So this is only done within a
+    budget. In front of a `memopt.scan` it is done without a budget, too: such weights live through the scan alone.
 
     Remark: the number of kernels that moved and of weights that are packed, and the bytes that are alive through loops.
   }];

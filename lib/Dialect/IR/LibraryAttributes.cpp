@@ -122,6 +122,11 @@ static double getPadding(int64_t count) {
   return std::ceil(elements / kWorkVector) * kWorkVector / elements;
 }
 
+/// Of weights in so many bytes, as one dimension.
+static BufferView getPackedView(int64_t bytes, Type type) {
+  return getContiguous({8 * bytes / type.getIntOrFloatBitWidth()}, type);
+}
+
 //===----------------------------------------------------------------------===//
 // Matmul
 //===----------------------------------------------------------------------===//
@@ -131,7 +136,7 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> aStrides, ArrayRef<int64_t> bStrides,
                                  ArrayRef<int64_t> cStrides, bool bias, bool, Type type,
                                  Type accumulator, Type resultType, bool narrowBias,
-                                 bool countsRows, bool countsTerms) {
+                                 bool countsRows, bool countsTerms, int64_t packed) {
   Checks checks(emitError);
   checks.extents("batch", batch);
   checks.extents("m, n and k", {m, n, k});
@@ -145,6 +150,8 @@ LogicalResult MatmulAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                  "narrow_bias takes a bias, and a result of the operands' type");
   checks.require(!(countsRows && countsTerms), "one mask counts rows or terms, not both");
   checks.require(!(countsRows || countsTerms) || batch.empty(), "a mask takes no batch");
+  checks.require(!packed || batch.empty(), "packed weights take no batch");
+  checks.elements("packed", packed, type);
   return checks.get();
 }
 
@@ -158,6 +165,14 @@ unsigned MatmulAttr::getNumOperands() const {
 std::optional<unsigned> MatmulAttr::getAddend() const {
   return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
 }
+int64_t MatmulAttr::getPackedWeightBytes() const { return getPacked(); }
+
+LibraryCallAttrInterface MatmulAttr::withPackedWeights(int64_t bytes) const {
+  return get(getContext(), getBatch(), getM(), getN(), getK(), getAStrides(), getBStrides(),
+             getCStrides(), getBias(), getAccumulate(), getType(), getAccumulator(),
+             getResultType(), getNarrowBias(), getCountsRows(), getCountsTerms(), bytes);
+}
+
 int64_t MatmulAttr::getFlops() const {
   return multiplyCounts({2, multiplyCounts(getBatch()), getM(), getN(), getK()});
 }
@@ -181,6 +196,8 @@ SmallVector<BufferView> MatmulAttr::getViews() const {
   };
   SmallVector<BufferView> views{matrix(getM(), getK(), getAStrides(), getType()),
                                 matrix(getK(), getN(), getBStrides(), getType())};
+  if (getPacked())
+    views[1] = getPackedView(getPacked(), getType());
   if (getBias())
     views.push_back(getContiguous({getN()}, getNarrowBias() ? getType() : getAccumulator()));
   if (hasMask(*this))
@@ -209,6 +226,8 @@ json::Object MatmulAttr::toJson() const {
     object["counted"] = getCountsRows() ? "m" : "k";
   if (getAccumulate())
     object["accumulate"] = true;
+  if (getPacked())
+    object["packed"] = getPacked();
   return object;
 }
 
@@ -271,7 +290,11 @@ std::optional<unsigned> ConvolutionAttr::getAddend() const {
   return getAccumulate() ? std::optional(getNumOperands() - 1) : std::nullopt;
 }
 
-ConvolutionAttr ConvolutionAttr::withPacked(int64_t bytes) const {
+int64_t ConvolutionAttr::getPackedWeightBytes() const { return getPacked(); }
+
+LibraryCallAttrInterface ConvolutionAttr::withPackedWeights(int64_t bytes) const {
+  if (getKind() == ConvolutionKind::BackwardWeights)
+    return nullptr;
   return get(getContext(), getKind(), getLayout(), getInput(), getWeight(), getOutput(),
              getStrides(), getPaddingLower(), getPaddingUpper(), getDilations(), getGroups(),
              getBias(), getRelu(), getAccumulate(), bytes, getType(), getAccumulator(),
@@ -300,12 +323,6 @@ Work ConvolutionAttr::getWork() const {
   return work;
 }
 
-/// As one dimension.
-static BufferView getPackedWeights(ConvolutionAttr call) {
-  return getContiguous({8 * call.getPacked() / call.getType().getIntOrFloatBitWidth()},
-                       call.getType());
-}
-
 SmallVector<BufferView> ConvolutionAttr::getViews() const {
   ConvolutionKind kind = getKind();
   auto view = [&](ArrayRef<int64_t> extents, ConvolutionKind resultOf) {
@@ -316,7 +333,7 @@ SmallVector<BufferView> ConvolutionAttr::getViews() const {
   BufferView output = view(getOutput(), ConvolutionKind::Forward);
   BufferView weight = view(getWeight(), ConvolutionKind::BackwardWeights);
   if (getPacked())
-    weight = getPackedWeights(*this);
+    weight = getPackedView(getPacked(), getType());
   switch (kind) {
   case ConvolutionKind::Forward:
     if (getBias())
@@ -355,9 +372,10 @@ json::Object ConvolutionAttr::toJson() const {
 }
 
 LogicalResult PackWeightsAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                      ConvolutionAttr convolution) {
+                                      LibraryCallAttrInterface call) {
   Checks checks(emitError);
-  checks.require(convolution.getPacked() > 0, "expects a convolution that reads packed weights");
+  checks.require(call && call.getPackedWeightBytes() > 0,
+                 "expects a call that reads packed weights");
   return checks.get();
 }
 
@@ -372,13 +390,13 @@ Work PackWeightsAttr::getWork() const {
 }
 
 SmallVector<BufferView> PackWeightsAttr::getViews() const {
-  ConvolutionAttr call = getConvolution();
-  return {getContiguous(call.getWeight(), call.getType()), getPackedWeights(call)};
+  LibraryCallAttrInterface plain = getCall().withPackedWeights(0);
+  return {plain.getViews()[kPackedOperand], getCall().getViews()[kPackedOperand]};
 }
 
 json::Object PackWeightsAttr::toJson() const {
-  json::Object object = getConvolution().toJson();
-  object["for"] = getConvolution().getKindName();
+  json::Object object = getCall().toJson();
+  object["for"] = getCall().getKindName();
   object["kind"] = getKindName();
   return object;
 }

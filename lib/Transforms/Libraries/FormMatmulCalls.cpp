@@ -223,7 +223,7 @@ LogicalResult mlir::memopt::formMatmulCall(MatmulOp op, const VariableWrites &wr
       function_ref<InFlightDiagnostic()>(emitError), op.getContext(), shape.drop_back(2), m, n, k,
       ArrayRef(aStrides), ArrayRef(bStrides), ArrayRef(cStrides), bias.has_value(),
       accumulation != nullptr, type, getComputeType(type), stored == type ? Type() : stored,
-      bias && bias->isRounded, product.countsRows, product.mask && !product.countsRows);
+      bias && bias->isRounded, product.countsRows, product.mask && !product.countsRows, int64_t(0));
   if (!call)
     return failure();
   FailureOr<LibraryCallOp> made = builder.create(call);

@@ -10,8 +10,10 @@
 // micro-batches the search would pay for each of these values with bytes that live through it.
 // Placed above everything else they fit where their bytes do, so the arena need not be solved for
 // every choice; it is solved once, for the choice that was made, and half of that is tried where a
-// placement is unlucky. Packed weights come after kernels, whose results they may be of; they are
-// twice the parameters, so nobody gets them who has not said how many bytes there are.
+// placement is unlucky. Packed weights come after kernels, whose results they may be of. Those of
+// loops over micro-batches are twice the parameters, so nobody gets them who has not said how many
+// bytes there are. Those of a loop over slices live through this loop alone, which keeps more for
+// its gradient, and each of its many products has few rows, so packing takes a share of its time.
 //
 // Input and output: a kernel graph in its order.
 //
@@ -37,14 +39,34 @@ namespace planning = ::memopt::planning;
 // Choice
 //===----------------------------------------------------------------------===//
 
-using Collect = function_ref<void(RepeatOp, const CostModel &, SmallVectorImpl<Invariant> &)>;
+using Collect =
+    function_ref<void(const StepModel &, const CostModel &, SmallVectorImpl<Invariant> &)>;
+
+static void collectFromRepeats(const StepModel &step, const CostModel &costs,
+                               SmallVectorImpl<Invariant> &invariants) {
+  for (auto loop : step.getBody().getOps<RepeatOp>())
+    collectKernels(loop, costs, invariants);
+}
+
+/// Of loops over micro-batches.
+static void collectPackingsOfRepeats(const StepModel &step, const CostModel &costs,
+                                     SmallVectorImpl<Invariant> &invariants) {
+  for (auto loop : step.getBody().getOps<RepeatOp>())
+    collectPackings(loop, costs, invariants);
+}
+
+/// Of loops over slices, wherever they stand.
+static void collectPackingsOfScans(const StepModel &step, const CostModel &costs,
+                                   SmallVectorImpl<Invariant> &invariants) {
+  step.getFunction()->walk(
+      [&](ScanOp scan) { collectPackings(scan, costs, invariants); });
+}
 
 /// All of the module, the one that saves most for its bytes first.
 static SmallVector<Invariant> collectAll(const StepModel &step, Collect collect) {
   SmallVector<Invariant> invariants;
   CostModel costs(step.getModule());
-  for (auto loop : step.getBody().getOps<RepeatOp>())
-    collect(loop, costs, invariants);
+  collect(step, costs, invariants);
   llvm::sort(invariants, [](const Invariant &a, const Invariant &b) {
     double left = double(a.savedNanoseconds) * double(b.bytes),
            right = double(b.savedNanoseconds) * double(a.bytes);
@@ -71,8 +93,9 @@ struct HoistInvariantsPass
 
   void runOnOperation() override {
     Hoisted hoisted;
-    if (failed(hoistBest(collectKernels, hoisted)) ||
-        (budget >= 0 && failed(hoistBest(collectPackings, hoisted))))
+    if (failed(hoistBest(collectFromRepeats, hoisted)) ||
+        failed(hoistBest(collectPackingsOfScans, hoisted)) ||
+        (budget >= 0 && failed(hoistBest(collectPackingsOfRepeats, hoisted))))
       return signalPassFailure();
     if (hoisted.results == 0)
       return markAllAnalysesPreserved();

@@ -25,11 +25,18 @@ using namespace mlir::memopt;
 // Kernels
 //===----------------------------------------------------------------------===//
 
+static Value skipReshapes(Value value) {
+  while (isReshape(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
 namespace {
-/// Which values one loop does not change.
+/// Which values one loop does not change. The body of a scan is a function of its arguments: it reads
+/// no variable.
 class LoopReads {
 public:
-  explicit LoopReads(RepeatOp loop) : loop(loop) {
+  explicit LoopReads(InstructionOpInterface loop) : loop(loop), body(loop.getBodies().front()) {
     for (auto variable : loop->getParentOfType<ModuleOp>().getOps<VariableOp>())
       variables[variable.getSymNameAttr()] = variable;
     loop.walk([&](WriteOp write) { written.insert(write.getVariableAttr().getAttr()); });
@@ -38,8 +45,7 @@ public:
   /// What `value` is outside of the loop: a variable's name, or an operand of the loop; null where
   /// the loop changes it.
   const void *getSource(Value value) const {
-    while (isReshape(value.getDefiningOp()))
-      value = value.getDefiningOp()->getOperand(0);
+    value = skipReshapes(value);
     if (auto read = value.getDefiningOp<ReadOp>()) {
       StringAttr name = read.getVariableAttr().getAttr();
       VariableOp variable = variables.lookup(name);
@@ -49,24 +55,27 @@ public:
       return isFixed ? name.getAsOpaquePointer() : nullptr;
     }
     auto argument = dyn_cast<BlockArgument>(value);
-    if (!argument || argument.getOwner() != &loop.getBody().front())
+    if (!argument || argument.getOwner() != body)
       return nullptr;
+    Value outside = loop->getOperand(argument.getArgNumber());
+    if (auto scan = dyn_cast<ScanOp>(*loop))
+      return argument.getArgNumber() < scan.getFixed().size() ? outside.getAsOpaquePointer()
+                                                              : nullptr;
     // Each iteration may begin with another batch in the arguments of the step.
-    Value outside = loop.getInputs()[argument.getArgNumber()];
     return isa<BlockArgument>(getBufferRoot(outside)) ? nullptr : outside.getAsOpaquePointer();
   }
 
   /// Whether a variable keeps the value in codes: widened for all iterations it would take the
   /// bytes that these save.
   bool isEncoded(Value value) const {
-    while (isReshape(value.getDefiningOp()))
-      value = value.getDefiningOp()->getOperand(0);
+    value = skipReshapes(value);
     auto read = value.getDefiningOp<ReadOp>();
     return read && FrozenVariable::get(variables.lookup(read.getVariableAttr().getAttr()));
   }
 
 private:
-  mutable RepeatOp loop;
+  mutable InstructionOpInterface loop;
+  Block *body;
   llvm::DenseMap<StringAttr, VariableOp> variables;
   llvm::DenseSet<StringAttr> written;
 };
@@ -141,35 +150,31 @@ void mlir::memopt::collectKernels(RepeatOp loop, const CostModel &costs,
 // Packed weights
 //===----------------------------------------------------------------------===//
 
-/// The operand of a convolution that it packs.
-static constexpr unsigned kWeights = 1;
-
 /// How the target's library would take the weights of `call`; null where it takes them as they are.
 static PackWeightsAttr getPacking(LibraryCallOp call) {
-  auto convolution = dyn_cast<ConvolutionAttr>(call.getCallAttr());
-  if (!convolution || convolution.getPacked() ||
-      convolution.getKind() == ConvolutionKind::BackwardWeights)
+  LibraryCallAttrInterface plain = call.getCall();
+  if (plain.getPackedWeightBytes() || !plain.withPackedWeights(0))
     return nullptr;
-  int64_t bytes = getTarget(call).getPackedWeightBytes(convolution);
-  return bytes ? PackWeightsAttr::get(call.getContext(), convolution.withPacked(bytes)) : nullptr;
+  int64_t bytes = getTarget(call).getPackedWeightBytes(plain);
+  return bytes ? PackWeightsAttr::get(call.getContext(), plain.withPackedWeights(bytes)) : nullptr;
 }
 
-void mlir::memopt::collectPackings(RepeatOp loop, const CostModel &costs,
+void mlir::memopt::collectPackings(InstructionOpInterface loop, const CostModel &costs,
                                    SmallVectorImpl<Invariant> &invariants) {
   LoopReads reads(loop);
   DenseMap<Attribute, PackWeightsAttr> packings;
   std::map<std::tuple<const void *, int64_t, const void *>, size_t> known;
-  for (auto call : loop.getBody().front().getOps<LibraryCallOp>()) {
+  for (auto call : loop.getBodies().front()->getOps<LibraryCallOp>()) {
     auto [packing, isAsked] = packings.try_emplace(call.getCallAttr());
     if (isAsked)
       packing->second = getPacking(call);
-    const void *source = packing->second ? reads.getSource(call.getInputs()[kWeights]) : nullptr;
+    const void *source = packing->second ? reads.getSource(call.getInputs()[kPackedOperand]) : nullptr;
     if (!source)
       continue;
     auto [entry, isNew] = known.try_emplace(
-        {packing->second.getAsOpaquePointer(), call.getOperandOffsets()[kWeights], source},
+        {packing->second.getAsOpaquePointer(), call.getOperandOffsets()[kPackedOperand], source},
         invariants.size());
-    int64_t bytes = packing->second.getConvolution().getPacked();
+    int64_t bytes = packing->second.getCall().getPackedWeightBytes();
     if (isNew)
       invariants.push_back({loop, invariants.size(), {}, packing->second, bytes});
     Invariant &invariant = invariants[entry->second];
@@ -184,9 +189,9 @@ void mlir::memopt::collectPackings(RepeatOp loop, const CostModel &costs,
 //===----------------------------------------------------------------------===//
 
 /// The same value in front of the loop.
-static Value getOutside(Value value, RepeatOp loop, OpBuilder &builder) {
+static Value getOutside(Value value, Operation *loop, OpBuilder &builder) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return loop.getInputs()[argument.getArgNumber()];
+    return loop->getOperand(argument.getArgNumber());
   Operation *op = value.getDefiningOp();
   IRMapping mapping;
   if (!isa<ReadOp>(op))
@@ -203,9 +208,24 @@ static void eraseUnusedViews(Operation *op) {
 }
 
 /// `value`, as the loop's body sees it.
-static Value bringInto(RepeatOp loop, Value value) {
-  loop->insertOperands(loop->getNumOperands(), value);
-  return loop.getBody().front().addArgument(value.getType(), value.getLoc());
+static Value bringInto(Operation *loop, Value value) {
+  Block &body = loop->getRegion(0).front();
+  auto scan = dyn_cast<ScanOp>(loop);
+  if (!scan) {
+    loop->insertOperands(loop->getNumOperands(), value);
+    return body.addArgument(value.getType(), value.getLoc());
+  }
+  scan.getFixedMutable().append(value);
+  return body.insertArgument(scan.getFixed().size() - 1, value.getType(), value.getLoc());
+}
+
+/// Plain weights that nobody in a scan reads any more need not live through it.
+static void eraseIfUnused(ScanOp scan, BlockArgument fixed) {
+  if (!fixed.use_empty())
+    return;
+  unsigned number = fixed.getArgNumber();
+  scan.getFixedMutable().erase(number);
+  scan.getBody().front().eraseArgument(number);
 }
 
 /// Erases an instruction without users, and what nobody else needs of what it read.
@@ -217,7 +237,7 @@ static void eraseWithViews(Operation *op) {
 }
 
 static void hoistKernels(const Invariant &invariant) {
-  RepeatOp loop = invariant.loop;
+  Operation *loop = invariant.loop;
   OpBuilder builder(loop);
   IRMapping mapping;
   Operation *first = invariant.instructions.front();
@@ -233,14 +253,16 @@ static void hoistKernels(const Invariant &invariant) {
 }
 
 static LogicalResult hoistPacking(const Invariant &invariant) {
-  RepeatOp loop = invariant.loop;
+  Operation *loop = invariant.loop;
   OpBuilder builder(loop);
   auto first = cast<LibraryCallOp>(invariant.instructions.front());
   BufferView packed = invariant.packing.getViews().back();
-  Value plain = getOutside(first.getInputs()[kWeights], loop, builder);
+  Value weights = first.getInputs()[kPackedOperand];
+  auto argument = dyn_cast<BlockArgument>(skipReshapes(weights));
+  Value plain = getOutside(weights, loop, builder);
   auto packing =
       createLibraryCall(builder, first, RankedTensorType::get(packed.extents, packed.elementType),
-                        plain, invariant.packing, {first.getOperandOffsets()[kWeights]});
+                        plain, invariant.packing, {first.getOperandOffsets()[kPackedOperand]});
   if (failed(packing))
     return failure();
   Value inside = bringInto(loop, packing->getResult(0));
@@ -248,17 +270,19 @@ static LogicalResult hoistPacking(const Invariant &invariant) {
     auto call = cast<LibraryCallOp>(op);
     SmallVector<Value> inputs(call.getInputs());
     SmallVector<int64_t> offsets(call.getOperandOffsets());
-    inputs[kWeights] = inside;
-    offsets[kWeights] = 0;
+    inputs[kPackedOperand] = inside;
+    offsets[kPackedOperand] = 0;
     OpBuilder here(call);
     auto reader = createLibraryCall(here, call, call.getResultTypes(), inputs,
-                                    invariant.packing.getConvolution(), offsets);
+                                    invariant.packing.getCall(), offsets);
     if (failed(reader))
       return failure();
     reader->setClone(call.getClone());
     call.replaceAllUsesWith(*reader);
     eraseWithViews(call);
   }
+  if (auto scan = dyn_cast<ScanOp>(loop); scan && argument)
+    eraseIfUnused(scan, argument);
   return success();
 }
 

@@ -21,7 +21,7 @@ namespace mlir::memopt {
 /// Instructions of a loop that compute the same (in forward and backward, say), or that read the
 /// same packed weights.
 struct Invariant {
-  RepeatOp loop;
+  Operation *loop; ///< a `repeat`, or of packed weights a `scan`
   size_t number; ///< in the order of the program
   SmallVector<Operation *, 2> instructions{};
   PackWeightsAttr packing{}; ///< null where the instructions are kernels, which leave themselves
@@ -36,9 +36,10 @@ struct Invariant {
 /// Kernels that read nothing that the loop changes.
 void collectKernels(RepeatOp loop, const CostModel &costs, SmallVectorImpl<Invariant> &invariants);
 
-/// Weights of convolutions that the loop does not change and the target's library packs in each
-/// run.
-void collectPackings(RepeatOp loop, const CostModel &costs, SmallVectorImpl<Invariant> &invariants);
+/// Weights of convolutions and of products of few rows that the loop, a `repeat` or a `scan`, does not
+/// change and the target's library packs in each run.
+void collectPackings(InstructionOpInterface loop, const CostModel &costs,
+                     SmallVectorImpl<Invariant> &invariants);
 
 /// Makes it in front of the loop. Fails, with a diagnostic, where the target has no such call.
 LogicalResult hoist(const Invariant &invariant);

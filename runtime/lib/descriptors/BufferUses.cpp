@@ -36,7 +36,11 @@ std::vector<BufferUse> MatmulDescriptor::getBuffers() const {
     steps.insert(steps.end(), {strides.row, strides.column});
     return getSpan(extents, steps);
   };
-  std::vector<BufferUse> uses = {{span(a, m, k) * size, false}, {span(b, k, n) * size, false}};
+  int64_t right = span(b, k, n) * size;
+  if (packs)
+    return {{right, false}, {packedBytes, true}};
+  std::vector<BufferUse> uses = {{span(a, m, k) * size, false},
+                                 {packedBytes ? packedBytes : right, false}};
   if (bias)
     uses.push_back({n * (narrowBias ? size : getSumSize(type)), false});
   if (counted != Counted::All)

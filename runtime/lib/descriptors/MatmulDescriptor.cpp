@@ -64,6 +64,7 @@ StatusOr<MatmulDescriptor> MatmulDescriptor::parse(const nlohmann::json &json) {
   std::string counted = reader.choice("counted", {"", "m", "k"}, /*optional=*/true);
   d.counted = counted.empty() ? Counted::All : counted == "m" ? Counted::Rows : Counted::Terms;
   d.reference = reader.boolean("reference", false);
+  d.packedBytes = reader.integer("packed", 0, 0);
   d.workspaceLimit = reader.integer("workspace_limit", 0, maxExtent);
   reader.choice("post", {""}, /*optional=*/true);
   for (auto [what, rows, columns] :

@@ -87,7 +87,22 @@ module attributes {test.call = #memopt.convolution<kind = forward, layout = chan
 
 // -----
 
-// expected-error @+1 {{expects a convolution that reads packed weights}}
+// expected-error @+1 {{packed weights take no batch}}
+module attributes {test.call = #memopt.matmul<batch = [2], m = 4, n = 8, k = 16, a_strides = [64, 16, 1], b_strides = [128, 8, 1], c_strides = [32, 8, 1], type = f32, accumulator = f32, packed = 512>} {}
+
+// -----
+
+// expected-error @+1 {{packed must be bytes of whole elements, found 514}}
+module attributes {test.call = #memopt.matmul<m = 4, n = 8, k = 16, a_strides = [16, 1], b_strides = [8, 1], c_strides = [8, 1], type = f32, accumulator = f32, packed = 514>} {}
+
+// -----
+
+// expected-error @+1 {{expects a call that reads packed weights}}
+module attributes {test.call = #memopt.pack_weights<#memopt.attention<kind = forward, batch = 2, heads = 4, kv_heads = 4, query_length = 16, key_length = 16, head_dim = 8, value_dim = 8, scale = 0.5 : f64, causal = true, q_strides = [512, 128, 8, 1], k_strides = [512, 128, 8, 1], v_strides = [512, 128, 8, 1], o_strides = [512, 128, 8, 1], type = f32, accumulator = f32>>} {}
+
+// -----
+
+// expected-error @+1 {{expects a call that reads packed weights}}
 module attributes {test.call = #memopt.pack_weights<#memopt.convolution<kind = forward, layout = channels_last, input = [1, 3, 8, 8], weight = [4, 3, 3, 3], output = [1, 4, 8, 8], strides = [1, 1], padding_lower = [1, 1], padding_upper = [1, 1], dilations = [1, 1], groups = 1, type = f32, accumulator = f32>>} {}
 
 // -----

@@ -381,6 +381,63 @@ TEST(Matmul, PacksWholeAndInPieces) {
   }
 }
 
+/// What a call of its own packs gives the bits of a call that packs for itself; how many there were.
+template <typename T> int checkPackingAhead(const Case &c, const char *type, int threads) {
+  SCOPED_TRACE(std::string(c.name) + " " + type + " by " + std::to_string(threads));
+  json descriptor = describe(c, type, false);
+  auto call = LibraryCall::create(descriptor, threads);
+  EXPECT_TRUE(call.isOk()) << call.getMessage();
+  int64_t bytes = (*call)->packedWeightBytes();
+  if (bytes == 0)
+    return 0;
+  Data<T> data(c);
+  std::vector<Buffer> plain = data.buffers(c), ready = plain;
+  runCall(**call, plain, threads);
+  descriptor["packed"] = bytes;
+  json packing = descriptor;
+  packing["for"] = packing["kind"];
+  packing["kind"] = "pack_weights";
+  std::vector<Buffer> weights = {Buffer::of(data.b), Buffer(bytes)};
+  runCall(packing, weights, threads, threads);
+  ready[1] = std::move(weights[1]);
+  runCall(descriptor, ready, threads, threads);
+  EXPECT_EQ(plain.back().template values<char>(), ready.back().template values<char>());
+  auto reader = LibraryCall::create(descriptor, threads);
+  EXPECT_TRUE(reader.isOk()) << reader.getMessage();
+  EXPECT_EQ((*reader)->packedWeightBytes(), 0);
+  EXPECT_LE((*reader)->workspaceBytes(), (*call)->workspaceBytes());
+  descriptor["packed"] = bytes + 4;
+  EXPECT_EQ(LibraryCall::create(descriptor, threads).getMessage(),
+            "library call: 'packed' must be the bytes of the weights as the library reads them "
+            "here, " +
+                std::to_string(bytes) + ", found " + std::to_string(bytes + 4));
+  return 1;
+}
+
+TEST(Matmul, ReadsPackedWeights) {
+  const Case few[] = {
+      {"turn", {}, 32, 1024, 256, {256, 1}, {1, 256}, {1024, 1}},
+      {"its gradient", {}, 32, 256, 1024, {1024, 1}, {256, 1}, {256, 1}, false, true},
+      {"deep", {}, 7, 70, 5000, {5000, 1}, {1, 5000}, {70, 1}, true},
+      {"power", {}, 20, 2048, 512, {512, 1}, {2048, 1}, {2048, 1}, true},
+      {"odd", {}, 33, 301, 283, {283, 1}, {301, 1}, {301, 1}},
+      {"one row", {}, 1, 640, 640, {640, 1}, {1, 640}, {640, 1}},
+  };
+  int packed = 0;
+  for (const Case &c : few)
+    for (int threads : {1, 2, 5}) {
+      packed += checkPackingAhead<float>(c, "f32", threads);
+      packed += checkPackingAhead<double>(c, "f64", threads);
+      packed += checkPackingAhead<BFloat16>(c, "bf16", threads);
+    }
+  EXPECT_GT(packed, 0);
+  json many = describe({"many", {}, 500, 64, 64, {64, 1}, {64, 1}, {64, 1}}, "f32", false);
+  EXPECT_EQ((*LibraryCall::create(many, 2))->packedWeightBytes(), 0);
+  many["packed"] = 64;
+  EXPECT_EQ(refusal(many), "library call: 'packed' must be the bytes of the weights as the library "
+                           "reads them here, 0, found 64");
+}
+
 /// Whatever the limit of the workspace, as long as there is an implementation.
 TEST(Matmul, KeepsBitsInLessWorkspace) {
   const Case packed[] = {

@@ -59,8 +59,9 @@ public:
   /// What will run, for reports: `brg:avx512_core`, `memopt:avx512`.
   virtual std::string implementation() const = 0;
 
-  /// Bytes of a convolution's weights as the library reads them, where it packs them in each run
-  /// and would take them packed; else 0.
+  /// Bytes of the weights of a convolution, or of the right operand of a product of few rows, as the
+  /// library reads them, where it packs them in each run and would take them packed; else 0. Packed
+  /// by a call of their own they change no bit of the result.
   virtual int64_t packedWeightBytes() const { return 0; }
 
   /// What it takes by what the fastest way for this descriptor takes, as far as is known: more than

@@ -68,33 +68,43 @@ struct MatmulDescriptor {
   bool narrowBias; ///< of the type of 16-bit operands, as the result is then; a device's alone
   bool wideResult; ///< of 16-bit operands, in f32
   Counted counted;
+  bool packs = false;  ///< packs b for such a call and does nothing else
+  int64_t packedBytes; ///< of a b that lies as the library reads it; 0: of a plain one
   int64_t workspaceLimit = maxExtent;
 
   static StatusOr<MatmulDescriptor> parse(const nlohmann::json &descriptor);
 
   /// Index of c in the list of buffers; the workspace follows it.
-  int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
+  int resultIndex() const { return addendIndex() + (accumulate && !packs ? 1 : 0); }
   /// That of the addend, where there is one.
-  int addendIndex() const { return maskIndex() + (counted == Counted::All ? 0 : 1); }
+  int addendIndex() const {
+    return packs ? 1 : maskIndex() + (counted == Counted::All ? 0 : 1);
+  }
   /// That of the mask of what is counted, where there is one.
   int maskIndex() const { return bias ? 3 : 2; }
   /// Lines that the mask may count.
   int64_t maskLength() const { return counted == Counted::Rows ? m : k; }
   std::vector<BufferUse> getBuffers() const;
   int64_t batchCount() const;
+  /// Whether packing b takes a share of the call's time that shows: each number is used by few rows.
+  bool hasFewRows() const {
+    constexpr int64_t fewRows = 128;
+    return batch.empty() && m <= fewRows && counted == Counted::All;
+  }
 
   /// Merges batch dimensions that are one dimension in all three operands, and a batch that only
   /// stacks rows of a into the rows. Changes no address that is touched, nor any sum.
   void simplify();
 };
 
-/// Our own kernels: every element type, every stride.
+/// Our own kernels: every element type, every stride. As of oneDNN a packed b must have the bytes of
+/// packedWeightBytes.
 std::unique_ptr<LibraryCall> createOwnMatmul(const MatmulDescriptor &descriptor, int threads);
 
 /// Whether b is copied to the layout that oneDNN likes best before it is used: not at all, whole,
-/// or piece by piece, each of which makes a piece of c; or whether the transposed product is made
-/// and copied, whose right operand is a.
-enum class Packing { None, Whole, Pieces, Exchanged };
+/// piece by piece, each of which makes a piece of c, or ahead, by a call of its own; or whether the
+/// transposed product is made and copied, whose right operand is a.
+enum class Packing { None, Whole, Pieces, Exchanged, Ahead };
 
 /// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h. b is
 /// packed, or the operands exchanged, where that is faster on this processor and keeps to the limit

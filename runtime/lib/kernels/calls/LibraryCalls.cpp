@@ -25,17 +25,36 @@ static std::unique_ptr<LibraryCall> withBuffers(const Descriptor &descriptor,
 }
 
 /// oneDNN where it may and can, our own kernels for the rest.
-static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json &json,
-                                                           int threads) {
-  MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor descriptor, MatmulDescriptor::parse(json));
-  if (descriptor.narrowBias)
-    return badInput("library call 'matmul' has a bias of 16 bits, which a processor does not add");
+static std::unique_ptr<LibraryCall> chooseMatmul(const MatmulDescriptor &descriptor, int threads) {
   std::unique_ptr<LibraryCall> call;
   if (!descriptor.reference && descriptor.counted == Counted::All)
     call = createDnnlMatmul(descriptor, threads);
-  if (!call)
-    call = createOwnMatmul(descriptor, threads);
-  return withBuffers(descriptor, std::move(call));
+  return call ? std::move(call) : createOwnMatmul(descriptor, threads);
+}
+
+/// Whether a call that reads packed weights, or packs them, has them in the bytes that `plain` says,
+/// the call that packs for itself.
+static Status checkPacked(int64_t bytes, const LibraryCall &plain) {
+  int64_t expected = plain.packedWeightBytes();
+  if (expected == 0 || bytes != expected)
+    return badInput("library call: 'packed' must be the bytes of the weights as the library reads "
+                    "them here, " +
+                    std::to_string(expected) + ", found " + std::to_string(bytes));
+  return Status::ok();
+}
+
+static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json &json, int threads,
+                                                           bool packs = false) {
+  MEMOPT_ASSIGN_OR_RETURN(MatmulDescriptor descriptor, MatmulDescriptor::parse(json));
+  if (descriptor.narrowBias)
+    return badInput("library call 'matmul' has a bias of 16 bits, which a processor does not add");
+  if (packs || descriptor.packedBytes) {
+    MatmulDescriptor plain = descriptor;
+    plain.packedBytes = 0;
+    MEMOPT_RETURN_IF_ERROR(checkPacked(descriptor.packedBytes, *chooseMatmul(plain, threads)));
+  }
+  descriptor.packs = packs;
+  return withBuffers(descriptor, chooseMatmul(descriptor, threads));
 }
 
 /// oneDNN's gradients of filters for AVX2 are slower than its other directions, but for images of
@@ -76,11 +95,8 @@ static StatusOr<std::unique_ptr<LibraryCall>> createPacked(const ConvolutionDesc
   ConvolutionDescriptor plain = descriptor;
   plain.packs = false;
   plain.packedBytes = 0;
-  int64_t bytes = chooseConvolution(plain, threads)->packedWeightBytes();
-  if (bytes == 0 || bytes != descriptor.packedBytes)
-    return badInput("library call: 'packed' must be the bytes of the weights as the library reads "
-                    "them here, " +
-                    std::to_string(bytes) + ", found " + std::to_string(descriptor.packedBytes));
+  MEMOPT_RETURN_IF_ERROR(
+      checkPacked(descriptor.packedBytes, *chooseConvolution(plain, threads)));
   return withBuffers(descriptor, createDnnlConvolution(descriptor, threads));
 }
 
@@ -95,12 +111,15 @@ static StatusOr<std::unique_ptr<LibraryCall>> createConvolution(const nlohmann::
   return withBuffers(descriptor, chooseConvolution(descriptor, threads));
 }
 
-/// Packs weights for a convolution, which the description is of but for its kind.
+/// Packs weights for a call, which the description is of but for its kind.
 static StatusOr<std::unique_ptr<LibraryCall>> createWeightPacking(const nlohmann::json &json,
                                                                   int threads) {
   DescriptorReader reader(json, "library call 'pack_weights'");
-  std::string reads = reader.choice("for", {"convolution_forward", "convolution_backward_data"});
+  std::string reads =
+      reader.choice("for", {"convolution_forward", "convolution_backward_data", "matmul"});
   MEMOPT_RETURN_IF_ERROR(reader.takeStatus());
+  if (reads == "matmul")
+    return createMatmul(json, threads, /*packs=*/true);
   return createConvolution(json, *findDirection(reads), threads, /*packs=*/true);
 }
 

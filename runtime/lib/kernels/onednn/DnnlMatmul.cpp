@@ -119,9 +119,13 @@ public:
   double getSlowdown() const override { return slowdown; }
   void setSlowdown(double value) { slowdown = value; }
 
+  int64_t packedWeightBytes() const override { return packedBytes; }
+
   bool build(Packing packing) {
     if (packing == Packing::Exchanged)
       return buildExchanged();
+    if (packing == Packing::Ahead)
+      return buildAhead();
     int64_t rows = d.m, columns = d.n;
     if (packing == Packing::Pieces)
       choosePieces(rows, columns);
@@ -131,12 +135,55 @@ public:
         if (!appendPart({row, std::min(rows, d.m - row), column, std::min(columns, d.n - column)},
                         packing != Packing::None))
           return false;
+    if (packing != Packing::Pieces && d.hasFewRows())
+      packedBytes = findPackedBytes();
     static constexpr const char *suffixes[] = {"", "+packed", "+pieces"};
     finish(name + suffixes[static_cast<int>(packing)], d.resultIndex() + 1);
     return true;
   }
 
 private:
+  /// The whole product, with b in the layout that oneDNN likes best.
+  dnnl::matmul::primitive_desc describePacked(Layouts &layouts) const {
+    layouts.b = memory::desc(layouts.b.get_dims(), layouts.b.get_data_type(), memory::format_tag::any);
+    dnnl::matmul::primitive_desc description = describe(engine, layouts, d.accumulate);
+    return description && selectImplementation(description) ? description
+                                                            : dnnl::matmul::primitive_desc();
+  }
+
+  /// The same code reads both layouts, so bits are the same.
+  int64_t findPackedBytes() const {
+    Layouts layouts = makeLayouts(d, {0, d.m, 0, d.n});
+    memory::desc plain = layouts.b;
+    dnnl::matmul::primitive_desc description = describePacked(layouts);
+    bool isPacked = description && description.weights_desc() != plain &&
+                    description.impl_info_str() == name;
+    return isPacked ? static_cast<int64_t>(description.weights_desc().get_size()) : 0;
+  }
+
+  /// The product with b as a call of its own has packed it, or that call.
+  bool buildAhead() {
+    Layouts layouts = makeLayouts(d, {0, d.m, 0, d.n});
+    memory::desc plain = layouts.b;
+    dnnl::matmul::primitive_desc description = describePacked(layouts);
+    if (!description)
+      return false;
+    memory::desc packed = description.weights_desc();
+    if (d.packs) {
+      appendReorder(callerBuffer(plain, 0), callerBuffer(packed, d.resultIndex()));
+    } else {
+      addsToResult = d.accumulate;
+      Arguments arguments = {{DNNL_ARG_SRC, callerBuffer(layouts.a, 0)},
+                             {DNNL_ARG_WEIGHTS, callerBuffer(packed, 1)},
+                             {DNNL_ARG_DST, callerBuffer(layouts.c, d.resultIndex())}};
+      if (d.bias)
+        arguments.insert({DNNL_ARG_BIAS, callerBuffer(layouts.bias, 2)});
+      append(dnnl::matmul(description), description.scratchpad_desc(), std::move(arguments));
+    }
+    finish(description.impl_info_str() + std::string("+ahead"), d.resultIndex() + 1);
+    return true;
+  }
+
   /// oneDNN copies a right operand that is contiguous along depth in blocks, as it goes, and such
   /// is a row-major a where the result is made transposed. Only that takes a workspace.
   bool buildExchanged() {
@@ -229,6 +276,7 @@ private:
   bool addsToResult = false; ///< to what the result's buffer holds
   memory::desc packedLayout;
   int64_t packedOffset = 0, resultOffset = 0;
+  int64_t packedBytes = 0; ///< of b, if a call of its own may pack it
   double slowdown = 1;
   std::string name;
 };
@@ -313,6 +361,8 @@ std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor 
 /// The fastest way that there is code for. Where its workspace is larger than allowed, the fastest
 /// of those with the same bits whose workspace is not; without one, as it is.
 std::unique_ptr<LibraryCall> libraries::createDnnlMatmul(const MatmulDescriptor &d, int threads) {
+  if (d.packs || d.packedBytes)
+    return createDnnlMatmul(d, threads, Packing::Ahead);
   std::unique_ptr<LibraryCall> preferred;
   Packing preferredWay = Packing::None;
   for (Packing way : getWays(d)) {

@@ -202,6 +202,11 @@ public:
 
   int64_t workspaceBytes() const override { return listBytes() + product.workspaceBytes(); }
   std::string implementation() const override { return product.name(); }
+  /// The right operand of an exchanged product is no weight.
+  int64_t packedWeightBytes() const override {
+    bool mayPack = !d.packedBytes && !d.reference && !isExchanged && d.hasFewRows();
+    return mayPack ? product.packedColumnBytes() : 0;
+  }
   Status run(void *const *buffers, ThreadPool &pool) override {
     char *workspace = static_cast<char *>(buffers[d.resultIndex() + 1]);
     CountedLines counted;
@@ -212,7 +217,8 @@ public:
       (d.counted == Counted::Rows ? limits.rows : limits.depth) = counted.count;
     }
     MatmulOperands<S, T> operands(d, isExchanged, buffers, counted);
-    product.run(operands, workspace + listBytes(), pool, limits);
+    product.run(operands, workspace + listBytes(), pool, limits,
+                d.packedBytes ? buffers[1] : nullptr);
     if (d.counted == Counted::Rows)
       pool.parallelFor(d.m - counted.count, 16, [&](int64_t begin, int64_t end) {
         operands.storeZeros(counted.count + begin, end - begin);
@@ -233,8 +239,28 @@ private:
   BlockedProduct<S, T> product;
 };
 
+/// Packs the right operand of a product, which is not exchanged.
+template <typename S, typename T> class OwnPacking final : public LibraryCall {
+public:
+  OwnPacking(const MatmulDescriptor &d, int threads)
+      : d(d), product({{d.m, d.n, d.k}}, threads, findPlaces<S, T>(d)) {}
+
+  int64_t workspaceBytes() const override { return 0; }
+  std::string implementation() const override { return product.name(); }
+  Status run(void *const *buffers, ThreadPool &pool) override {
+    void *operands[] = {nullptr, buffers[0], nullptr, nullptr, nullptr, nullptr};
+    product.packColumns(MatmulOperands<S, T>(d, /*isExchanged=*/false, operands, CountedLines()),
+                        buffers[1], pool);
+    return Status::ok();
+  }
+
+private:
+  MatmulDescriptor d;
+  BlockedProduct<S, T> product;
+};
+
 } // namespace
 
 std::unique_ptr<LibraryCall> libraries::createOwnMatmul(const MatmulDescriptor &d, int threads) {
-  return createForTypes<OwnMatmul>(d, threads);
+  return d.packs ? createForTypes<OwnPacking>(d, threads) : createForTypes<OwnMatmul>(d, threads);
 }

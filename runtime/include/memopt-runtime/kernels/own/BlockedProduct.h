@@ -129,12 +129,37 @@ public:
 
   const char *name() const { return kernels.name; }
 
-  /// Of each product its first rows, and of its sums their first terms, up to a limit.
+  /// Bytes of all that packColumns packs for the one product that there is.
+  int64_t packedColumnBytes() const {
+    return columnBlocks(shapes.front()) * depthCuts * depthBlocks() * columnPanelBytes();
+  }
+
+  /// Packs the right operand of the one product that there is to `packed`, for runs that are given it.
+  void packColumns(const ProductOperands<Stored, Computed> &operands, void *packed,
+                   ThreadPool &pool) const {
+    const ProductShape &shape = shapes.front();
+    pool.parallelFor(columnBlocks(shape) * depthCuts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t index = begin; index < end; ++index) {
+        int64_t first = index / depthCuts * blockColumns, cut = index % depthCuts;
+        int64_t columns = std::min(blockColumns, shape.columns - first);
+        forEachDepth(cut, shape.depth, [&](int64_t depthBegin, int64_t steps) {
+          Computed *to = packedColumns(packed, first, cut, depthBegin, shape.depth);
+          operands.packColumns({to, kernels.columnsPerPanel, steps}, 0, first, columns, depthBegin,
+                               steps);
+        });
+      }
+    });
+  }
+
+  /// Of each product its first rows, and of its sums their first terms, up to a limit. With `packed`
+  /// the right operand is what packColumns has made.
   void run(const ProductOperands<Stored, Computed> &operands, void *workspace, ThreadPool &pool,
-           const ProductLimits &limits = {}) const {
+           const ProductLimits &limits = {}, void *packed = nullptr) const {
     char *partials = static_cast<char *>(workspace) + slots * slotBytes();
     runTasks(pool, groups * depthCuts, slots, slotBytes(), workspace,
-             [&](int64_t task, char *slot) { runTask(operands, task, slot, partials, limits); });
+             [&](int64_t task, char *slot) {
+               runTask(operands, task, slot, partials, limits, packed);
+             });
     if (depthCuts > 1)
       pool.parallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t block = begin; block < end; ++block)
@@ -159,6 +184,23 @@ private:
   int64_t rowPanelBytes() const {
     int64_t rows = places.rows ? kernels.rowsPerPanel : blockRows;
     return alignBytes(rows * blockDepth * sizeof(Computed));
+  }
+  /// Blocks that a cut of the depth has at most.
+  int64_t depthBlocks() const {
+    return ceilDivide(ceilDivide(shapes.front().depth, depthCuts), blockDepth);
+  }
+  /// Calls body(depthBegin, steps) for each block of a cut of the depth.
+  template <typename Body> void forEachDepth(int64_t cut, int64_t depth, Body &&body) const {
+    int64_t end = (cut + 1) * depth / depthCuts;
+    for (int64_t d = cut * depth / depthCuts; d < end; d += blockDepth)
+      body(d, std::min(blockDepth, end - d));
+  }
+  /// Where packColumns puts the block that begins at this column and depth.
+  Computed *packedColumns(void *packed, int64_t column, int64_t cut, int64_t depthBegin,
+                          int64_t depth) const {
+    int64_t within = (depthBegin - cut * depth / depthCuts) / blockDepth;
+    int64_t block = (column / blockColumns * depthCuts + cut) * depthBlocks() + within;
+    return reinterpret_cast<Computed *>(static_cast<char *>(packed) + block * columnPanelBytes());
   }
   int64_t columnPanelBytes() const {
     return alignBytes(blockColumns * blockDepth * sizeof(Computed));
@@ -338,7 +380,7 @@ private:
   }
 
   void runTask(const Operands &operands, int64_t task, char *slot, char *partials,
-               const ProductLimits &limits) const {
+               const ProductLimits &limits, void *packed) const {
     Block group = locate(task / depthCuts, firstGroup, groupBlocks * blockRows, limits);
     if (group.rows == 0)
       return;
@@ -346,11 +388,13 @@ private:
     auto *columns = reinterpret_cast<Computed *>(slot + rowPanelBytes());
     Sums sums = sumsOf(group, cut, slot + rowPanelBytes() + columnPanelBytes(), partials);
     int64_t begin = cut * depth / depthCuts, end = (cut + 1) * depth / depthCuts;
-    for (int64_t d = begin; d < end; d += blockDepth) {
-      int64_t steps = std::min(blockDepth, end - d);
+    forEachDepth(cut, depth, [&](int64_t d, int64_t steps) {
       Factors factors{reinterpret_cast<Computed *>(slot), columns, d, steps};
-      operands.packColumns({columns, kernels.columnsPerPanel, steps}, group.product,
-                           group.columnBegin, group.columns, d, steps);
+      if (packed)
+        factors.columns = packedColumns(packed, group.columnBegin, cut, d, depth);
+      else
+        operands.packColumns({columns, kernels.columnsPerPanel, steps}, group.product,
+                             group.columnBegin, group.columns, d, steps);
       forEachBlock(group, sums, [&](const Block &block, Computed *target) {
         packRows(operands, block, factors);
         if (writesInPlace() && places.adds)
@@ -362,7 +406,7 @@ private:
           multiply(operands, block, factors, 0, ceilDivide(block.columns, kernels.columnsPerPanel),
                    target, blockColumns, d != begin);
       });
-    }
+    });
     if (depthCuts == 1)
       storeGroup(operands, group, sums, begin == end);
     else if (begin == end)
