@@ -93,7 +93,8 @@ static SpacePeak findPeak(const KernelGraph &graph, Space space) {
 
 namespace {
 /// The time of a step: what computes runs in turn, what is started runs beside it, in the order of
-/// the starts on one resource, and a wait holds the step up until then.
+/// the starts on one resource, and a wait holds the step up until then. All ranks send in one order:
+/// a collective that the step stands still for begins when those in flight have ended.
 class StepClock {
 public:
   explicit StepClock(const CostModel &costs) : costs(costs) {}
@@ -117,8 +118,19 @@ private:
     for (Block *body : op.getBodies())
       run(*body);
     now += (now - before) * static_cast<double>(op.getRepeatCount() - 1);
+    bool sends = isCollective(op);
+    double &link = busy[static_cast<size_t>(Resource::Network)];
+    if (sends)
+      now = std::max(now, link);
     if (op.getBodies().empty())
       now += costs.getSeconds(op);
+    if (sends)
+      link = now;
+  }
+
+  static bool isCollective(Operation *op) {
+    auto collective = dyn_cast<CollectiveOp>(op);
+    return collective && collective.getKind() != CollectiveKind::OwnShard;
   }
 
   const CostModel &costs;

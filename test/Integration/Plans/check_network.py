@@ -8,5 +8,5 @@ line = next(line for line in simulation.splitlines() if words in line)
 simulated = float(re.match(r"step ([\d.]+) s", line)[1])
 predicted = report["predicted_seconds"]
 assert simulated > 0.05, f"nothing is sent over the slow link: {line}"
-assert abs(predicted - simulated) <= 0.01 * simulated, f"predicted {predicted}, simulated {simulated}"
+assert abs(predicted - simulated) <= 0.001 * simulated, f"predicted {predicted}, simulated {simulated}"
 print(f"the same step, {predicted:.3f} s")
