@@ -56,6 +56,7 @@ from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
+from .tracing.recurrent import recurrent_layers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients, keep_written_gradients
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
@@ -195,7 +196,8 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
         was_training = [(module, module.training) for module in step.modules()]
         set_mode(step, training)
         try:
-            with kept_containers(module for module in step.modules() if not isinstance(module, TrainingStep)):
+            kept = kept_containers(module for module in step.modules() if not isinstance(module, TrainingStep))
+            with kept, recurrent_layers():
                 return _trace(step, batch, watch or contextlib.nullcontext())
         except Error:
             raise

@@ -6,7 +6,8 @@
 Each kind of layer trains three steps, held against PyTorch in float64: losses and parameters may be off by three times what
 PyTorch in float32 is. Micro-batches give the same numbers, the smallest budget the same bits. A program has as many
 instructions for a long sequence as for one of another length with as many loops, and four times as many steps need about
-twice the memory. With --device, the kinds on the emulated device.
+twice the memory. A trace looks at as many turns of a long sequence as of a short one, and gives the shapes that PyTorch gives.
+With --device, the kinds on the emulated device.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
+from memopt import export
 
 KINDS = {
     "lstm": lambda: nn.LSTM(6, 10, num_layers=2, bidirectional=True),
@@ -135,6 +137,41 @@ def check_growth():
     print(f"growth: {bytes_of}; {instructions[601]} instructions")
 
 
+def trace(kind, steps):
+    """The program of a step, and how many activations of turns PyTorch's decompositions of layers have computed for it."""
+    model, (batch, *_) = make(kind, steps)
+    turns = 0
+
+    def count(tensor):
+        nonlocal turns
+        turns += 1
+        return sigmoid(tensor)
+    sigmoid, torch.Tensor.sigmoid = torch.Tensor.sigmoid, count
+    try:
+        step = export.TrainingStep(model, F.mse_loss, ["target"], return_prediction=False)
+        return export.export_program(step, {"x": batch[0], "target": batch[1]}, training=True), turns
+    finally:
+        torch.Tensor.sigmoid = sigmoid
+
+
+def check_trace():
+    for kind in ("lstm", "gru"):
+        (short, few), (long, many) = trace(kind, 5), trace(kind, 700)
+        assert few == many > 0, (kind, few, many)
+        shapes = [[tuple(node.meta["val"].shape) for node in program.graph.nodes
+                   if isinstance(node.meta.get("val"), torch.Tensor)] for program in (short, long)]
+        assert [tuple(700 if size == 5 else size for size in shape) for shape in shapes[0]] == shapes[1], shapes
+        layer = next(node for node in long.graph.nodes if node.target in (torch.ops.aten.lstm.input, torch.ops.aten.gru.input))
+        outputs, *last = layer.meta["val"]
+        model, (batch, *_) = make(kind, 700)
+        x = batch[0].transpose(0, 1) if model.layer.batch_first else batch[0]
+        expected, of_last = model.layer(x)
+        of_last = of_last if isinstance(of_last, tuple) else (of_last,)
+        for traced, computed in zip([outputs, *last], [expected, *of_last], strict=True):
+            assert traced.shape == computed.shape, (kind, traced.shape)
+    print("traces of one turn")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", action="store_true")
@@ -147,6 +184,7 @@ def main():
     for kind in KINDS:
         check_kind(kind)
     check_growth()
+    check_trace()
 
 
 if __name__ == "__main__":
