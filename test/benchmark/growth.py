@@ -6,8 +6,8 @@
 
     growth.py [KIND...] [--bin BIN] [--most SECONDS] [--doublings N] [--json FILE] [--list]
 
-Each kind is a tiny model of which one thing is doubled again and again: operators in a chain, branches, rolls, parameters,
-ranks, micro-batches, operators in place. Archives are written here; PyTorch is not needed. Seconds are those of the processor,
+Each kind is a tiny model of which one thing is doubled again and again: operators in a chain, branches, rolls, turns of a recurrent
+layer, parameters, ranks, micro-batches, operators in place. Archives are written here; PyTorch is not needed. Seconds are those of the processor,
 of all threads together, without those of a model that has nothing in it. The exponent is log2 of the quotient of the last two:
 1 is linear. Above 1.3 it is a defect, and the exit code 1; below 0.5 s it says nothing and is not judged.
 """
@@ -98,6 +98,20 @@ def branches(size):
     parts = [b.op("tanh.default", self_=b.scale(b.x, f"w{number}")) for number in range(size)]
     joined = b.op("cat.default", [8 * size, 8], tensors=parts, dim=0)
     return b.finish(joined)
+
+
+@kind(128, doublings=6)
+def turns(size):
+    """An LSTM over so many slices, whose last output has the loss."""
+    b, rows, width = Builder(), 8, 64
+    slices = b.model.input("slices", "f32", [size, rows, width])
+    weights = [b.model.parameter(name, shape) for name, shape in (
+        ("w_ih", [4 * width, width]), ("w_hh", [4 * width, width]), ("b_ih", [4 * width]), ("b_hh", [4 * width]))]
+    start = b.model.op("aten.zeros.default", ("start", "f32", [1, rows, width]), size=[1, rows, width])
+    results = [("outputs", "f32", [size, rows, width]), ("last_h", "f32", [1, rows, width]), ("last_c", "f32", [1, rows, width])]
+    _, last, _ = b.model.op("aten.lstm.input", results, input_=slices, hx=[start, start], params=weights, has_biases=True, num_layers=1,
+                            dropout=0.0, train=True, bidirectional=False, batch_first=False)
+    return b.finish(last)
 
 
 @kind(32)
