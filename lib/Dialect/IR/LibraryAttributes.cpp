@@ -168,6 +168,8 @@ std::optional<unsigned> MatmulAttr::getAddend() const {
 int64_t MatmulAttr::getPackedWeightBytes() const { return getPacked(); }
 
 LibraryCallAttrInterface MatmulAttr::withPackedWeights(int64_t bytes) const {
+  if (!getBatch().empty())
+    return nullptr;
   return get(getContext(), getBatch(), getM(), getN(), getK(), getAStrides(), getBStrides(),
              getCStrides(), getBias(), getAccumulate(), getType(), getAccumulator(),
              getResultType(), getNarrowBias(), getCountsRows(), getCountsTerms(), bytes);
