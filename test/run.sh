@@ -108,10 +108,11 @@ check() {
   lit_tests build/check
 }
 
-# What takes half a minute or more runs with asserts alone: it compiles many variants of small models, and the time goes
-# into the compiler.
+# What takes half a minute or more runs with asserts alone: it compiles many variants of small models, or starts many
+# processes, and is the same in both builds.
 release() {
   local long='technique-pairs-.*|gradients|ranks|automatic|activation-dtype|precision|random-graphs|cuda-graph'
+  long+='|two-levels.*|calibrate-ranks|matrix-attention|device-attention|disk|cuda-kit|cuda-emulated|cuda-plans'
   unit_tests build/release
   # What packages and wheels hold.
   if cmake --build build/release --target standalone; then count standalone 1 0; else count standalone 0 1; fi
@@ -177,7 +178,14 @@ for part; do
     *) sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;
   esac
   echo "== $part"
-  if tools/install.sh "${cuda[@]}" "$build"; then "$part"; else count "build of $part" 0 1; fi
+  begun=$SECONDS
+  if tools/install.sh "${cuda[@]}" "$build"; then
+    built=$SECONDS
+    "$part"
+    echo "== $part took $((SECONDS - begun)) s, $((built - begun)) of them to install and build"
+  else
+    count "build of $part" 0 1
+  fi
 done
 
 ((${#skips[@]} == 0)) || printf '%s\n' "== what was not run, and what it needs" "${skips[@]}"
