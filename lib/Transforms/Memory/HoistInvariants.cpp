@@ -58,8 +58,7 @@ static void collectPackingsOfRepeats(const StepModel &step, const CostModel &cos
 /// Of loops over slices, wherever they stand.
 static void collectPackingsOfScans(const StepModel &step, const CostModel &costs,
                                    SmallVectorImpl<Invariant> &invariants) {
-  step.getFunction()->walk(
-      [&](ScanOp scan) { collectPackings(scan, costs, invariants); });
+  step.getFunction()->walk([&](ScanOp scan) { collectPackings(scan, costs, invariants); });
 }
 
 /// All of the module, the one that saves most for its bytes first.

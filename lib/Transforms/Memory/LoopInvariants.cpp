@@ -168,7 +168,8 @@ void mlir::memopt::collectPackings(InstructionOpInterface loop, const CostModel 
     auto [packing, isAsked] = packings.try_emplace(call.getCallAttr());
     if (isAsked)
       packing->second = getPacking(call);
-    const void *source = packing->second ? reads.getSource(call.getInputs()[kPackedOperand]) : nullptr;
+    const void *source =
+        packing->second ? reads.getSource(call.getInputs()[kPackedOperand]) : nullptr;
     if (!source)
       continue;
     auto [entry, isNew] = known.try_emplace(

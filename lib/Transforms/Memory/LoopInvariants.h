@@ -22,7 +22,7 @@ namespace mlir::memopt {
 /// same packed weights.
 struct Invariant {
   Operation *loop; ///< a `repeat`, or of packed weights a `scan`
-  size_t number; ///< in the order of the program
+  size_t number;   ///< in the order of the program
   SmallVector<Operation *, 2> instructions{};
   PackWeightsAttr packing{}; ///< null where the instructions are kernels, which leave themselves
   int64_t bytes = 0;         ///< of what lives through the loop then

@@ -77,9 +77,7 @@ struct MatmulDescriptor {
   /// Index of c in the list of buffers; the workspace follows it.
   int resultIndex() const { return addendIndex() + (accumulate && !packs ? 1 : 0); }
   /// That of the addend, where there is one.
-  int addendIndex() const {
-    return packs ? 1 : maskIndex() + (counted == Counted::All ? 0 : 1);
-  }
+  int addendIndex() const { return packs ? 1 : maskIndex() + (counted == Counted::All ? 0 : 1); }
   /// That of the mask of what is counted, where there is one.
   int maskIndex() const { return bias ? 3 : 2; }
   /// Lines that the mask may count.

@@ -95,8 +95,7 @@ static StatusOr<std::unique_ptr<LibraryCall>> createPacked(const ConvolutionDesc
   ConvolutionDescriptor plain = descriptor;
   plain.packs = false;
   plain.packedBytes = 0;
-  MEMOPT_RETURN_IF_ERROR(
-      checkPacked(descriptor.packedBytes, *chooseConvolution(plain, threads)));
+  MEMOPT_RETURN_IF_ERROR(checkPacked(descriptor.packedBytes, *chooseConvolution(plain, threads)));
   return withBuffers(descriptor, createDnnlConvolution(descriptor, threads));
 }
 

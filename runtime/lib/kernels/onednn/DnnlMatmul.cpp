@@ -145,7 +145,8 @@ public:
 private:
   /// The whole product, with b in the layout that oneDNN likes best.
   dnnl::matmul::primitive_desc describePacked(Layouts &layouts) const {
-    layouts.b = memory::desc(layouts.b.get_dims(), layouts.b.get_data_type(), memory::format_tag::any);
+    layouts.b =
+        memory::desc(layouts.b.get_dims(), layouts.b.get_data_type(), memory::format_tag::any);
     dnnl::matmul::primitive_desc description = describe(engine, layouts, d.accumulate);
     return description && selectImplementation(description) ? description
                                                             : dnnl::matmul::primitive_desc();
@@ -156,8 +157,8 @@ private:
     Layouts layouts = makeLayouts(d, {0, d.m, 0, d.n});
     memory::desc plain = layouts.b;
     dnnl::matmul::primitive_desc description = describePacked(layouts);
-    bool isPacked = description && description.weights_desc() != plain &&
-                    description.impl_info_str() == name;
+    bool isPacked =
+        description && description.weights_desc() != plain && description.impl_info_str() == name;
     return isPacked ? static_cast<int64_t>(description.weights_desc().get_size()) : 0;
   }
 

@@ -156,10 +156,9 @@ public:
   void run(const ProductOperands<Stored, Computed> &operands, void *workspace, ThreadPool &pool,
            const ProductLimits &limits = {}, void *packed = nullptr) const {
     char *partials = static_cast<char *>(workspace) + slots * slotBytes();
-    runTasks(pool, groups * depthCuts, slots, slotBytes(), workspace,
-             [&](int64_t task, char *slot) {
-               runTask(operands, task, slot, partials, limits, packed);
-             });
+    runTasks(
+        pool, groups * depthCuts, slots, slotBytes(), workspace,
+        [&](int64_t task, char *slot) { runTask(operands, task, slot, partials, limits, packed); });
     if (depthCuts > 1)
       pool.parallelFor(blocks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t block = begin; block < end; ++block)
