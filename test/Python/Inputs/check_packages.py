@@ -71,7 +71,11 @@ for content in ("{}", "[]"):
     keys.add(make_key([]))
     del os.environ["MEMOPT_MACHINE_PROFILE"]
 assert len(keys) == 6, keys
-assert make_key([]) == make_key([])
+# So are the instructions that the run is held to: workspaces follow from them.
+os.environ["MEMOPT_MAX_ISA"] = "avx2"
+held = make_key([])
+del os.environ["MEMOPT_MAX_ISA"]
+assert make_key([]) == make_key([]) != held
 libraries = packages._find_libraries(tools.find_compiler())
 assert any(path.name.startswith("libc.so") for path in libraries), libraries
 one, other = folder / "one.so", folder / "other.so"

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiled packages, kept by what they were compiled from.
 
-The key is a digest of the model's archive, the options and the files that they name, the compiler with its libraries,
-and the processor: whatever else changes, an equal key means an equal package. Weights are not part of an archive here,
-so a model that has learnt something is not compiled again. An entry is a folder of $MEMOPT_CACHE (default:
-~/.cache/memopt), which may be deleted at any time:
+The key is a digest of the model's archive, the options and the files that they name, the compiler with its libraries, the
+processor and the instructions that runs are held to: whatever else changes, an equal key means an equal package. Weights are
+not part of an archive here, so a model that has learnt something is not compiled again. An entry is a folder of $MEMOPT_CACHE
+(default: ~/.cache/memopt), which may be deleted at any time:
 
     KEY/step.memopt     the package
     KEY/report.json     --report of memopt-compile; its time is that of the entry's last use
@@ -164,7 +164,7 @@ class Program(NamedTuple):
 def _make_key(programs: Sequence[Program], state: pathlib.Path | None) -> str:
     profile = os.environ.get("MEMOPT_MACHINE_PROFILE") or ""
     compiler = find_compiler()
-    parts = [b"4", _describe_compiler(compiler), _read_named(profile)]
+    parts = [b"5", _describe_compiler(compiler), _read_named(profile), os.environ.get("MEMOPT_MAX_ISA", "").encode()]
     if state is not None:
         parts.append(json.loads((state / "manifest.json").read_text())["digest"].encode())
     if any("--target=cuda" in program.options for program in programs):
