@@ -63,6 +63,24 @@ def by_rows(self, x):
 
 
 @kind
+def by_counts(self, x):
+    """Rows in the order of their experts, of which those without rows are left out."""
+    h, weights, chosen = self.choose(x)
+    order = chosen.argsort(stable=True)
+    rows, pieces, start = h[order], [], 0
+    for number, count in enumerate(chosen.bincount(minlength=4).cpu().numpy()):
+        end = start + count
+        if count == 0:
+            continue
+        pieces.append(self.experts[number](rows[start:end]))
+        start = end
+    pieces = torch.cat(pieces)
+    out = torch.empty_like(pieces)
+    out[order] = pieces
+    return out * weights
+
+
+@kind
 def by_two_sides(self, x):
     """Values of both sides, computed before the branch; what is read on both sides is updated always."""
     h, weights, chosen = self.choose(x)

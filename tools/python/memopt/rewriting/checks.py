@@ -123,6 +123,7 @@ class carried_checks(TorchFunctionMode):
         self._places: list[str] = []
         self._answers, self._hits, self._offsets = Answers(), Hits(), Offsets()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
+        self._unequal: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity, whether two numbers are equal, and whether they are not
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
         #: Whether branches by one value are one branch, whose sides begin at the first and end with the last.
         self.joins = False
@@ -150,12 +151,22 @@ class carried_checks(TorchFunctionMode):
         self._conditions.clear()
         self._branches.clear()
         self._decided.clear()
+        self._unequal.clear()
         self._answers.clear()
         self._hits.clear()
         self._offsets.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
-        """Marks a branch; the side that is traced."""
+        """Marks a branch; the side that is traced. Of numbers that are compared it is that where they differ, as where a count is not 0."""
+        unequal = self._unequal.get(id(condition), (None, None))[1]
+        return self._decide(condition) if unequal is None else not self._decide(unequal)
+
+    def _note_equality(self, function: Callable, operands: Sequence, result: Any) -> None:
+        if getattr(function, "__name__", "") in ("eq", "__eq__") and len(operands) == 2 and is_place(operands[0]) and (
+                is_place(operands[1]) or type(operands[1]) is int) and isinstance(result, torch.Tensor):
+            self._unequal[id(result)] = result, torch.logical_not(result)
+
+    def _decide(self, condition: torch.Tensor) -> bool:
         number = len(self._branches)
         known, version, before = self._decided.setdefault(id(condition), (condition, condition._version, number))
         if before != number and version == condition._version:
@@ -262,6 +273,7 @@ class carried_checks(TorchFunctionMode):
         if not kwargs:
             self._answers.note(function, args, result)
             self._offsets.note(function, args, result)
+            self._note_equality(function, args, result)
         return result
 
     def __enter__(self):

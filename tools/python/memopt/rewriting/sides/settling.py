@@ -11,6 +11,7 @@ import torch
 
 from ...errors import EndlessLoop, Refused
 from ...user_code.tracing_errors import find_cause
+from .alike import find_idle_sides
 from .asserted import is_asserted
 from .choosing import Chooser
 from .edges import mark_edges
@@ -90,6 +91,21 @@ class _Tracer:
         return other
 
 
+def _settle_idle(program: torch.export.ExportedProgram, tracer: _Tracer, numbers: Sequence[int]) -> list[Side]:
+    """Of branches by numbers that follow from the data, those that change nothing where they are not taken. Each second one is left out, and
+    then the others: the last that is left would leave nothing to go on with."""
+    markers = {node.args[1]: node for node in program.graph.nodes if node.target is BRANCH}
+    numbers = [number for number in numbers if Nothing(program, markers[number], ()).amounts.knows_something()]
+    found = []
+    for part in (numbers[::2], numbers[1::2]) if len(numbers) > 1 else ():
+        other = tracer.trace(lambda number: number in part)
+        try:
+            found += () if other is None else find_idle_sides(program, other, part)
+        except Differs:
+            pass
+    return found
+
+
 def _mark_settled(sides: Sequence[Side]) -> None:
     """Of sides that are always computed: what a side takes, but for values that it leaves as they are."""
     for side in sides:
@@ -111,6 +127,11 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
         try:
             if other is None:
                 raise Differs
+            try:
+                sides += find_idle_sides(program, other, [number])
+                continue
+            except Differs:
+                pass
             side = find_side(program, other, number)
             inside = [node.args[1] for node in side.other if node.target is BRANCH]
             if inside:  # as of elif
@@ -154,7 +175,11 @@ def settle_sides(program: torch.export.ExportedProgram,
             left = [number for number in left if not any(side.number == number for side in settled)]
         except Differs:
             pass
+    idle = _settle_idle(program, tracer, left)
+    left = [number for number in left if not any(side.number == number for side in idle)]
     found = _settle_each(program, tracer, frozenset(), left) if len(left) <= MOST_SIDES else dict.fromkeys(left)
-    _mark_settled(settled)
+    for side in idle:
+        Chooser(program).assert_where_taken(side)
+    _mark_settled([*settled, *idle])
     program.graph_module.recompile()
     return found
