@@ -66,8 +66,9 @@ def by_rows(self, x):
 def by_counts(self, x):
     """Rows in the order of their experts, of which those without rows are left out."""
     h, weights, chosen = self.choose(x)
+    chosen = chosen.repeat(3)
     order = chosen.argsort(stable=True)
-    rows, pieces, start = h[order], [], 0
+    rows, pieces, start = h[order % len(h)], [], 0
     for number, count in enumerate(chosen.bincount(minlength=4).cpu().numpy()):
         end = start + count
         if count == 0:
@@ -77,7 +78,7 @@ def by_counts(self, x):
     pieces = torch.cat(pieces)
     out = torch.empty_like(pieces)
     out[order] = pieces
-    return out * weights
+    return out.view(3, *h.shape).mean(0) * weights
 
 
 @kind

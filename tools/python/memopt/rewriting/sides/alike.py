@@ -42,6 +42,8 @@ class _Values:
         self.nothing = Nothing(program, branches[0], list(program.graph.nodes), others=branches[1:])
         self._given, self._numbers = given, numbers
         self.keys: dict[torch.fx.Node, int] = {}
+        #: Of operators, equal where they are the same of both traces: also of those that give back what they were given.
+        self.calls: dict[torch.fx.Node, int] = {}
         self._roots: dict[torch.fx.Node, torch.fx.Node] = {}
         self._versions: dict[torch.fx.Node, int] = {}
         self._draws: dict[int, int] = {}
@@ -84,26 +86,36 @@ class _Values:
         self._note_alias(node)
         if node.target is BRANCH:
             return self._intern("branch", self._key_of(node.args[0]))
+        call, written = self._find_call(node), list(self.nothing.list_written(node))
+        self.calls[node] = self._intern("written", call, *map(self._read, written)) if written else call
         place = self.nothing.find_kept(node)
-        if place is not None:
-            return self._read(node.args[place])
-        written = list(self.nothing.list_written(node))
+        kept = self._find_only_part(node) if place is None else node.args[place]
+        if kept is not None:
+            return self.keys[kept] if self._root(kept) is self._root(node) else self._read(kept)
+        for value in written:
+            self._versions[self._root(value)] = self._intern("written", call, self._read(value), self.keys[value])
+        return self.keys[written[0]] if len(written) == 1 and node.meta.get("val") is not None else call
+
+    def _list_parts(self, node: torch.fx.Node) -> list[torch.fx.Node]:
+        """Of `cat`, those that have elements."""
+        return [part for part in node.args[0] if not self.nothing.is_empty(part)]
+
+    def _find_only_part(self, node: torch.fx.Node) -> torch.fx.Node | None:
+        parts = self._list_parts(node) if name_of(node) == "cat" else ()
+        return parts[0] if len(parts) == 1 else None
+
+    def _find_call(self, node: torch.fx.Node) -> int:
         cut = self._find_cut(node)
         if cut is not None:
             return cut
         arguments, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
         if name_of(node) == "cat":
-            parts = [part for part in node.args[0] if not self.nothing.is_empty(part)]
-            if len(parts) == 1:
-                return self._read(parts[0])
-            arguments, tree = [*parts, *node.args[1:], *node.kwargs.values()], None
+            arguments, tree = [*self._list_parts(node), *node.args[1:], *node.kwargs.values()], None
         key = self._intern("call", str(node.target), str(tree), *map(self._key_of, arguments))
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             self._draws[key] = self._draws.get(key, -1) + 1
             key = self._intern("draw", key, self._draws[key])
-        for value in written:
-            self._versions[self._root(value)] = self._intern("written", key, self._read(value), self._key_of(value))
-        return self.keys[written[0]] if len(written) == 1 and node.meta.get("val") is not None else key
+        return key
 
     def _find_cut(self, node: torch.fx.Node) -> int | None:
         """Of rows between numbers that follow from the data."""
@@ -146,7 +158,7 @@ def find_idle_sides(first: torch.export.ExportedProgram, second: torch.export.Ex
         values.keys[own[number]] == second_values.keys[others[number]] for number in own)
     if not are_alike:
         raise Differs
-    return _list_sides(first, values, list(second_values.keys.values()), [own[number] for number in numbers])
+    return _list_sides(first, values, list(second_values.calls.values()), [own[number] for number in numbers])
 
 
 def _list_sides(first: torch.export.ExportedProgram, values: _Values, common: Sequence[int], branches: Sequence[torch.fx.Node]) -> list[Side]:
@@ -159,10 +171,10 @@ def _list_sides(first: torch.export.ExportedProgram, values: _Values, common: Se
     for node in first.graph.nodes:
         if node in sides:
             current = sides[node]
-        if node.op != "call_function" or is_asserted(node):
+        if node not in values.calls or is_asserted(node):
             continue
-        count = left.get(values.keys[node], 0)
-        left[values.keys[node]] = count - 1
+        count = left.get(values.calls[node], 0)
+        left[values.calls[node]] = count - 1
         if count <= 0 and current is not None and not isinstance(node.meta.get("val"), torch.SymInt):  # numbers are made where they are asked for
             current.body.append(node)
     for side in sides.values():
