@@ -33,6 +33,7 @@ from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
+from .sizes import kept_ranges
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -58,7 +59,8 @@ def _choose(original: Callable) -> Callable:
             return checks.add(condition, message)
         if checks is not None and is_truth_of_data(condition) and not is_hidden(sys._getframe(2).f_code.co_filename):
             checks.add(as_truth(condition), message)
-        return original(condition, message, *rest)
+        with kept_ranges(condition):
+            return original(condition, message, *rest)
     return check
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import torch
@@ -75,6 +76,8 @@ class _Tracer:
         self.error = None
         if self._left < 0:
             return None
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # PyTorch's words on a side that it cannot trace
         try:
             other = self._retrace(otherwise)
         except Exception as error:  # the branch has one side
@@ -82,6 +85,8 @@ class _Tracer:
                 raise
             self.error = error
             return None
+        finally:
+            logging.disable(before)
         writing = find_writing_branch(other)
         if writing is not None:
             names = ", ".join(name.removeprefix("net.") for name in writing[1])
