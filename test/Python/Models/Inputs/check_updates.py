@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
+from memopt import export
 
 _KINDS = []
 
@@ -178,6 +179,21 @@ def check(function, make, **options):
     print("ok", function.__name__, type(optimizer).__name__, options)
 
 
+def check_exported():
+    """The exported program has the model's gradients in PyTorch, too."""
+    torch.manual_seed(3)
+    model, batch = Model(by_rows), next(_batches(torch.float32))
+    module = export.export_program(export.TrainingStep(model), batch, training=True).module()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of operators without a gradient
+        module(**batch).backward()
+    model(**batch).backward()
+    for key, parameter in module.named_parameters():
+        expected = model.get_parameter(key.removeprefix("net.")).grad
+        torch.testing.assert_close(parameter.grad, torch.zeros_like(parameter) if expected is None else expected)
+    print("ok exported")
+
+
 def _adamw(parameters):
     return torch.optim.AdamW(parameters, 1e-2, weight_decay=0.1)
 
@@ -193,6 +209,7 @@ _OPTIMIZERS = [
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    check_exported()
     for function in _KINDS:
         check(function, _adamw)
     for make in _OPTIMIZERS:
