@@ -105,8 +105,11 @@ class Amounts:
     def learn_zero(self, value: torch.fx.Node) -> None:
         self._learn_zero(self._sum(value))
 
-    def knows_something(self) -> bool:
-        return bool(self._known)
+    def says_something(self, condition: Any, holds: bool) -> bool:
+        """Whether a number would be known if a condition held, or did not."""
+        fresh = Amounts(self._key_of)
+        fresh.learn(condition, holds)
+        return bool(fresh._known)
 
     def _learn_comparison(self, name: str, a: Any, b: Any) -> None:
         nothing = (("le", 0), ("lt", 1)) if is_count(a) else ()

@@ -100,7 +100,10 @@ def _settle_idle(program: torch.export.ExportedProgram, tracer: _Tracer, numbers
     """Of branches by numbers that follow from the data, those that change nothing where they are not taken. Each second one is left out, and
     then the others: the last that is left would leave nothing to go on with."""
     markers = {node.args[1]: node for node in program.graph.nodes if node.target is BRANCH}
-    numbers = [number for number in numbers if Nothing(program, markers[number], ()).amounts.knows_something()]
+    if len(numbers) < 2:
+        return []
+    amounts = Nothing(program, markers[numbers[0]], ()).amounts
+    numbers = [number for number in numbers if amounts.says_something(markers[number].args[0], False)]
     found = []
     for part in (numbers[::2], numbers[1::2]) if len(numbers) > 1 else ():
         other = tracer.trace(lambda number: number in part)
