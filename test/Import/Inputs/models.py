@@ -363,6 +363,14 @@ def custom_gradient():
     return finish(model, Value("z"), [2])
 
 
+def with_gradient_of():
+    """The sign of a weight, whose gradient is the weight's."""
+    model = Model()
+    w = model.parameter("w", [2])
+    y = model.op("aten.sign.default", ("y", "f32", [2]), self_=w)
+    return finish(model, model.op("memopt.with_gradient_of.default", ("z", "f32", [2]), written=y, value=w), [2])
+
+
 def updated_where():
     """A weight that is updated where more of x is above zero than below, beside one that always is."""
     model = Model()

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from import_cases import Case, uniform
+from import_cases import Case, Constant, uniform
 from spelling_cases import floats, row
 
 
@@ -112,4 +112,14 @@ def series(random):
     yield row("special_zeta.self_scalar", floats([np.pi ** 2 / 6, np.pi ** 2 / 6 - 1]), self_=2, other=floats([1, 2]))
 
 
-FAMILIES = {"modes": modes, "histograms": histograms, "segments": segments, "lists": lists, "exponents": exponents, "series": series}
+def repetitions(random):
+    x, repeats = uniform(random, 4, 3), np.array([0, 2, 1, 3])
+    for given in (repeats, Constant(repeats)):
+        yield row("repeat_interleave.self_Tensor", x.repeat(repeats, 0), {"self_": np.repeat(repeats[:, None], 3, 1)}, self_=x, repeats=given,
+                  dim=0, output_size=6)
+    yield row("repeat_interleave.self_Tensor", x.T.repeat(repeats, 1), self_=x.T.copy(), repeats=repeats, dim=-1, output_size=6)
+    yield row("repeat_interleave.self_Tensor", x.ravel().repeat(2), self_=x, repeats=np.array([2]), output_size=24)
+    yield row("repeat_interleave.Tensor", np.arange(4).repeat(repeats), repeats=repeats, output_size=6)
+
+
+FAMILIES = {"modes": modes, "repetitions": repetitions, "histograms": histograms, "segments": segments, "lists": lists, "exponents": exponents, "series": series}

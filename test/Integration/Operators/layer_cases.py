@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Families of import_numbers.py for layers and losses: norms, normalizations, losses, recurrent cells, interpolation."""
 
+import itertools
+
 import numpy as np
 
 from import_cases import Case, Constant, layers, lstm_cell, uniform
@@ -183,6 +185,18 @@ def losses(random):
         for reduction, value in enumerate((loss, loss.mean(), loss.sum())):
             yield row("multi_margin_loss", value, {"self_": slope / (2 if reduction == 1 else 1)}, self_=x, target=target, p=p,
                       margin=margin, weight=weight, reduction=reduction)
+    x, target = floats([[0.5, 1.5, -0.5, 2], [1, 0, 1.25, -3], [2, 0, 1, 1]]), np.array([[3, 0, -1, 1], [2, 2, 1, 0], [-1, 0, 1, 2]])
+    loss, slope = np.zeros(3), np.zeros((3, 4))
+    for place, classes in enumerate(([3, 0], [2, 2, 1, 0], [])):  # a class that comes twice counts twice
+        for own, i in itertools.product(classes, set(range(4)) - set(classes)):
+            lack = max(0, 1 - x[place, own] + x[place, i]) / 4
+            loss[place] += lack
+            slope[place, own] -= (lack > 0) / 4
+            slope[place, i] += (lack > 0) / 4
+    for reduction, value in enumerate((loss, loss.mean(), loss.sum())):
+        yield row("multilabel_margin_loss", value, {"self_": slope / (3 if reduction == 1 else 1)}, self_=x, target=target,
+                  reduction=reduction)
+    yield row("multilabel_margin_loss", loss[0], {"self_": slope[0]}, self_=x[0], target=target[0], reduction=0)
 
 
 # ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ UNIT = 2.0 ** -23
 # Rows that are no operators of PyTorch's: what tools/python/memopt/tracing/gradients.py writes for a torch.autograd.Function,
 # and rewriting/sides/updates.py for a parameter that a branch leaves out. Their import is checked by
 # test/Import/operators.test, their gradients by gradient_cases.py and updates by insert-optimizer-unsteady.mlir.
-ELSEWHERE = {"memopt.custom_gradient.default", "memopt.incoming_gradient.default", "memopt.updated_where.default"}
+ELSEWHERE = {"memopt.custom_gradient.default", "memopt.incoming_gradient.default", "memopt.updated_where.default",
+             "memopt.with_gradient_of.default"}
 
 
 def run(tools, archive, folder):

@@ -223,6 +223,8 @@ def moves(random):
     yield row("native_channel_shuffle", shuffled, self_=x[:, [0, 1, 2, 2]], groups=2)
     yield row("meshgrid", np.meshgrid(x[0, 0], x[1, :, 0], np.arange(2, dtype="f4"), indexing="ij"),
               tensors=[x[0, 0].copy(), x[1, :, 0].copy(), Constant(np.arange(2, dtype="f4"))])
+    yield row("meshgrid.indexing", np.meshgrid(x[0, 0], x[1, :, 0], np.arange(2, dtype="f4"), indexing="xy"),
+              tensors=[x[0, 0].copy(), x[1, :, 0].copy(), Constant(np.arange(2, dtype="f4"))], indexing="xy")
     for target, mode in (("reflection_pad", "reflect"), ("replication_pad", "edge")):
         for rank in (2, 3):
             if (mode, rank) == ("reflect", 2):

@@ -1,4 +1,4 @@
-//===- Counting.cpp - modes, histograms and segments ---------- -*- C++ -*-===//
+//===- Counting.cpp - modes, repetitions, histograms and segments -*- C++ -*-===//
 //
 // Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for license information.
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Values that come most often, numbers of values between edges, and reductions of segments. All
+// Values that come most often, elements that come several times, numbers of values between edges, and reductions of segments. All
 // compare each element with each edge (or each other), which takes no memory of that size: it is
 // part of a reduction.
 //
@@ -76,6 +76,58 @@ static Error lowerMode(OpContext &op) {
     op.setResult(i, shaped);
   }
   return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Repetitions
+//===----------------------------------------------------------------------===//
+
+/// Which of `count` elements stands at each of `length` places, where element i comes repeats[i]
+/// times: as many sums of repeats are no larger than the place. All is `count`, no place, if the
+/// repeats are not `length` together.
+static Tensor listRepeated(OpContext &op, Value repeats, int64_t count, int64_t length) {
+  Element given(op.b, repeats);
+  Value sums = mlir::memopt::LinearScanOp::create(op.b, splat(op.b, repeats.getType(), 1.0),
+                                                  repeats, 0, false, APFloat(0.0));
+  Element before = repeatAt({op.b, sums}, 0, length), one = before.like(1);
+  Element passed = select(lessOrEqual(before, numbersOf(before, 0)), one, one.like(0));
+  Element place(op.b, reduceValue(op.b, passed, ReduceKind::Add, 1));
+  Element total = repeatAt({op.b, reduceValue(op.b, given, ReduceKind::Add, 0)}, 0, length);
+  return op.wrap(DType::I64, select(equals(total, double(length)), place, double(count)));
+}
+
+/// The elements themselves, or without a tensor their numbers. The result's size has to be known.
+static Error lowerRepeatByTensor(OpContext &op) {
+  Tensor repeats = op.tensor("repeats");
+  if (repeats.rank() > 1 || isFloat(repeats.dtype) || repeats.dtype == DType::Bool)
+    return op.error("expected integers of rank 1 as repeats, found " + getName(repeats.dtype) +
+                    toString(repeats.sizes));
+  std::optional<Tensor> self;
+  int64_t dim = 0, count = repeats.getNumElements();
+  if (op.hasParameter("self")) {
+    ASSIGN_OR_RETURN(self, withDimension(op, op.tensor("self")));
+    if (!op.has("dim")) {
+      ASSIGN_OR_RETURN(self, reshape(op, *self, self->getNumElements()));
+    } else {
+      ASSIGN_OR_RETURN(dim, op.dimension("dim", self->rank()));
+    }
+    count = self->sizes[dim];
+  }
+  if (count == 0 || (repeats.getNumElements() != count && repeats.getNumElements() != 1))
+    return op.error("expected a number of repeats for each of " + Twine(count) +
+                    " elements, found " + Twine(repeats.getNumElements()));
+  std::optional<int64_t> length = op.optionalInteger("output_size");
+  if (!length || *length <= 0)
+    return op.error("the size of its result depends on the data; give output_size, above zero");
+  ASSIGN_OR_RETURN(repeats,
+                   reshape(op, castTo(op, repeats, DType::I64), Shape{repeats.getNumElements()}));
+  ASSIGN_OR_RETURN(repeats, expand(op, repeats, Shape{count}));
+  RETURN_IF_ERROR(countElements(op, Shape{count, *length}).takeError());
+  Tensor places = listRepeated(op, op.get(repeats), count, *length);
+  if (!self)
+    return setResult(op, castTo(op, places, op.resultMeta(0).dtype));
+  ASSIGN_OR_RETURN(Tensor result, selectAlong(op, *self, places, dim));
+  return setResult(op, result);
 }
 
 //===----------------------------------------------------------------------===//
@@ -247,6 +299,11 @@ static Error lowerSegments(OpContext &op) {
 //===----------------------------------------------------------------------===//
 
 void memopt::pt2::registerCounting(OpTable &table) {
+  table.add("aten.repeat_interleave.self_Tensor",
+            "Tensor self, Tensor repeats, int? dim=None, int? output_size=None",
+            lowerRepeatByTensor);
+  table.add("aten.repeat_interleave.Tensor", "Tensor repeats, int? output_size=None",
+            lowerRepeatByTensor);
   table.add("aten.mode.default", "Tensor self, int dim=-1, bool keepdim=False", lowerMode);
   table.add("aten.histogram.bins_tensor",
             "Tensor self, Tensor bins, Tensor? weight=None, bool density=False",

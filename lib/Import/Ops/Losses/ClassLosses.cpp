@@ -274,6 +274,52 @@ static Error lowerMultiMargin(OpContext &op) {
   return setResult(op, op.wrap(rows.scores.dtype, result));
 }
 
+/// For each row the sum over its classes t, and over those i that are none of them, of
+/// max(0, 1 - x_t + x_i) / C. The classes of a row are its targets before the first negative one.
+static Error lowerMultilabelMargin(OpContext &op) {
+  Tensor whole = op.tensor("self");
+  ASSIGN_OR_RETURN(Tensor scores, withDimension(op, whole));
+  ASSIGN_OR_RETURN(Tensor given, withDimension(op, op.tensor("target")));
+  if (scores.rank() > 2 || scores.getNumElements() == 0 || !isFloat(scores.dtype) ||
+      given.sizes != scores.sizes || given.dtype != DType::I64)
+    return op.error(
+        "expected floating-point scores of rank 2 at most and as many i64 targets, found " +
+        getName(scores.dtype) + toString(scores.sizes) + " and " + getName(given.dtype) +
+        toString(given.sizes));
+  int64_t classes = scores.sizes.back(), rows = scores.getNumElements() / classes;
+  Shape grid{rows, classes, classes}; // a target, and another or a class
+  RETURN_IF_ERROR(countElements(op, grid).takeError());
+  auto spread = [&](const Tensor &tensor, int64_t dim) -> Expected<Element> {
+    Shape thin{rows, 1, 1};
+    thin[dim] = classes;
+    ASSIGN_OR_RETURN(Tensor shaped, reshape(op, tensor, thin));
+    ASSIGN_OR_RETURN(shaped, expand(op, shaped, grid));
+    return Element(op.b, op.get(shaped));
+  };
+  auto again = [&](Value value, int64_t dim) {
+    Shape thin{rows, classes, classes};
+    thin[dim] = 1;
+    return Element(op.b, broadcastValue(op.b, reshapeValue(op.b, value, thin), grid));
+  };
+  ASSIGN_OR_RETURN(Element target, spread(given, 1));
+  ASSIGN_OR_RETURN(Element other, spread(given, 2));
+  ASSIGN_OR_RETURN(Element x, spread(scores, 2));
+  auto numbers = cast<RankedTensorType>(target.getType());
+  Element own(op.b, mlir::memopt::IotaOp::create(op.b, numbers, 1));
+  Element number(op.b, mlir::memopt::IotaOp::create(op.b, numbers, 2));
+  Element isOver = again(anyOf(op.b, less(other, 0) & lessOrEqual(number, own), 2), 2);
+  Element hit = equals(target, number) & !isOver;
+  Element isTarget = again(anyOf(op.b, hit, 1), 1);
+  Element picked = again(reduceValue(op.b, select(hit, x, 0.0), ReduceKind::Add, 2), 2);
+  Element lack = 1.0 - picked + x;
+  lack = select(greater(lack, 0) & !isOver & !isTarget, lack, 0.0);
+  Value sums = reduceValue(op.b, lack, ReduceKind::Add, 2);
+  Element losses = Element(op.b, reduceValue(op.b, sums, ReduceKind::Add, 1)) / double(classes);
+  Value shaped = reshapeValue(op.b, losses, ArrayRef(scores.sizes).drop_back());
+  ASSIGN_OR_RETURN(Value result, applyReduction(op, shaped, op.integer("reduction")));
+  return setResult(op, op.wrap(scores.dtype, result));
+}
+
 void memopt::pt2::registerClassLosses(OpTable &table) {
   constexpr StringLiteral nll = "Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                                 "int ignore_index=-100";
@@ -291,4 +337,6 @@ void memopt::pt2::registerClassLosses(OpTable &table) {
             "Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, "
             "int reduction=1",
             lowerMultiMargin);
+  table.add("aten.multilabel_margin_loss.default", "Tensor self, Tensor target, int reduction=1",
+            lowerMultilabelMargin);
 }

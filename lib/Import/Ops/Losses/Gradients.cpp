@@ -14,6 +14,8 @@
 //    d = ...                                             what backward computes from g
 //    z = memopt.custom_gradient([y], [g], [x], [d])      y, whose gradient reaches x as d
 //
+//    z = memopt.with_gradient_of(y, x)                   y, whose gradient is x's
+//
 //    loss = memopt.updated_where(loss, [p], n)           p is updated where n is above zero
 //
 // Evaluation has no gradients, so there it is all the identity.
@@ -96,6 +98,19 @@ static Error lowerCustomGradient(OpContext &op) {
   return Error::success();
 }
 
+static Error lowerWithGradientOf(OpContext &op) {
+  Tensor written = op.tensor("written"), value = op.tensor("value");
+  if (written.sizes != value.sizes || written.dtype != value.dtype)
+    return op.error("expected two tensors of one shape and type");
+  if (op.importer.getOptions().evaluate || !isFloat(value.dtype))
+    return setResult(op, op.copy(written));
+  Value y = op.get(written), x = op.get(value);
+  auto gradient = mlir::memopt::IncomingGradientOp::create(op.b, y, op.b.getI64IntegerAttr(0));
+  auto marked = mlir::memopt::CustomGradientOp::create(
+      op.b, mlir::TypeRange(y.getType()), y, gradient.getResult(), x, gradient.getResult());
+  return setResult(op, op.wrap(written.dtype, marked.getResult(0)));
+}
+
 /// The loss, and a mark beside it; evaluation updates nothing.
 static Error lowerUpdatedWhere(OpContext &op) {
   Tensor loss = op.tensor("loss"), count = op.tensor("count");
@@ -117,6 +132,7 @@ void memopt::pt2::registerGradients(OpTable &table) {
   table.add("memopt.custom_gradient.default",
             "Tensor[] values, Tensor[] gradients, Tensor[] inputs, Tensor[] input_gradients",
             lowerCustomGradient);
+  table.add("memopt.with_gradient_of.default", "Tensor written, Tensor value", lowerWithGradientOf);
   table.add("memopt.updated_where.default", "Tensor loss, Tensor[] parameters, Tensor count",
             lowerUpdatedWhere);
 }

@@ -308,15 +308,19 @@ static Error lowerSelectScatter(OpContext &op) {
 /// Vectors as the axes of a grid; `ij` puts the first one along dimension 0.
 static Error lowerMeshgrid(OpContext &op) {
   std::vector<std::optional<Tensor>> axes = op.tensors("tensors");
-  if (op.text("indexing") != "ij" || axes.size() != op.getNumResults())
-    return op.error("expected indexing 'ij' and as many results as tensors");
-  Shape sizes;
-  for (const auto &axis : axes)
-    sizes.push_back(axis->getNumElements());
+  StringRef indexing = op.text("indexing");
+  if ((indexing != "ij" && indexing != "xy") || axes.size() != op.getNumResults())
+    return op.error("expected indexing 'ij' or 'xy', and as many results as tensors");
+  // With 'xy' the first two axes change places.
+  bool swaps = indexing == "xy" && axes.size() > 1;
+  auto placeOf = [&](int64_t axis) { return swaps && axis < 2 ? 1 - axis : axis; };
+  Shape sizes(axes.size());
+  for (auto [dim, axis] : enumerate(axes))
+    sizes[placeOf(dim)] = axis->getNumElements();
   RETURN_IF_ERROR(countElements(op, sizes).takeError());
   for (auto [dim, axis] : enumerate(axes)) {
     Shape own(sizes.size(), 1);
-    own[dim] = sizes[dim];
+    own[placeOf(dim)] = axis->getNumElements();
     ASSIGN_OR_RETURN(Tensor grid, reshape(op, *axis, own));
     ASSIGN_OR_RETURN(grid, expand(op, grid, sizes));
     op.setResult(dim, grid);

@@ -8,7 +8,7 @@ from torch import distributions, nn
 
 import memopt
 from memopt.rewriting.gamma_draws import gamma_slope
-from rewriting import case, check_all
+from rewriting import Model, case, check_all, compare_step
 
 
 @case()
@@ -19,6 +19,27 @@ def written_through_aliases(self, x):
     y.detach().clamp_(min=0.1)
     z.data.mul_(0.5).add_(1)
     return (y * z).sum() + y.square().sum() + z.exp().sum()
+
+
+@case()
+def infinite_through_an_alias(self, x):
+    """Infinities are written over, and stand beside what is; gradients come through both."""
+    y = self.linear(x)
+    far = y + torch.where(y.detach() > 0.3, float("inf"), 0.0)
+    far.detach().clamp_(max=3.0)
+    near = y + torch.where(y.detach() < -0.3, float("-inf"), 0.0)
+    near.detach()[:, 0] = 1.0
+    kept = near.exp()  # of what stays infinite
+    near.data.nan_to_num_(neginf=-2.0)
+    return (far * y).sum() + near.square().sum() + kept.sum()
+
+
+@case()
+def differentiated_through_an_alias(self, x):
+    y = self.linear(x)
+    y.detach().clamp_(min=0.1)
+    given = torch.autograd.grad(y.pow(3).sum(), self.linear.weight, create_graph=True)[0]
+    return given.square().sum() + y.sum()
 
 
 def check_slopes():
@@ -68,5 +89,6 @@ def check_means():
 
 if __name__ == "__main__":
     check_all()
+    compare_step("infinite through an alias", lambda: (Model(infinite_through_an_alias, 6, 5), {"x": torch.randn(12, 6)}))
     check_slopes()
     check_means()

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import memopt
+from memopt import export
 
 _KINDS = []
 
@@ -60,6 +61,25 @@ def by_rows(self, x):
             continue
         out = out.index_add(0, rows, expert(h[rows]) * weights[rows])
     return out
+
+
+@kind
+def by_counts(self, x):
+    """Rows in the order of their experts, of which those without rows are left out."""
+    h, weights, chosen = self.choose(x)
+    chosen = chosen.repeat(3)
+    order = chosen.argsort(stable=True)
+    rows, pieces, start = h[order % len(h)], [], 0
+    for number, count in enumerate(chosen.bincount(minlength=4).cpu().numpy()):
+        end = start + count
+        if count == 0:
+            continue
+        pieces.append(self.experts[number](rows[start:end]))
+        start = end
+    pieces = torch.cat(pieces)
+    out = torch.empty_like(pieces)
+    out[order] = pieces
+    return out.view(3, *h.shape).mean(0) * weights
 
 
 @kind
@@ -159,6 +179,21 @@ def check(function, make, **options):
     print("ok", function.__name__, type(optimizer).__name__, options)
 
 
+def check_exported():
+    """The exported program has the model's gradients in PyTorch, too."""
+    torch.manual_seed(3)
+    model, batch = Model(by_rows), next(_batches(torch.float32))
+    module = export.export_program(export.TrainingStep(model), batch, training=True).module()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of operators without a gradient
+        module(**batch).backward()
+    model(**batch).backward()
+    for key, parameter in module.named_parameters():
+        expected = model.get_parameter(key.removeprefix("net.")).grad
+        torch.testing.assert_close(parameter.grad, torch.zeros_like(parameter) if expected is None else expected)
+    print("ok exported")
+
+
 def _adamw(parameters):
     return torch.optim.AdamW(parameters, 1e-2, weight_decay=0.1)
 
@@ -174,6 +209,7 @@ _OPTIMIZERS = [
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    check_exported()
     for function in _KINDS:
         check(function, _adamw)
     for make in _OPTIMIZERS:

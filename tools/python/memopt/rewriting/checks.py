@@ -33,6 +33,7 @@ from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
+from .sizes import kept_ranges
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -58,7 +59,8 @@ def _choose(original: Callable) -> Callable:
             return checks.add(condition, message)
         if checks is not None and is_truth_of_data(condition) and not is_hidden(sys._getframe(2).f_code.co_filename):
             checks.add(as_truth(condition), message)
-        return original(condition, message, *rest)
+        with kept_ranges(condition):
+            return original(condition, message, *rest)
     return check
 
 
@@ -123,6 +125,7 @@ class carried_checks(TorchFunctionMode):
         self._places: list[str] = []
         self._answers, self._hits, self._offsets = Answers(), Hits(), Offsets()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
+        self._unequal: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity, whether two numbers are equal, and whether they are not
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
         #: Whether branches by one value are one branch, whose sides begin at the first and end with the last.
         self.joins = False
@@ -150,12 +153,22 @@ class carried_checks(TorchFunctionMode):
         self._conditions.clear()
         self._branches.clear()
         self._decided.clear()
+        self._unequal.clear()
         self._answers.clear()
         self._hits.clear()
         self._offsets.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
-        """Marks a branch; the side that is traced."""
+        """Marks a branch; the side that is traced. Of numbers that are compared it is that where they differ, as where a count is not 0."""
+        unequal = self._unequal.get(id(condition), (None, None))[1]
+        return self._decide(condition) if unequal is None else not self._decide(unequal)
+
+    def _note_equality(self, function: Callable, operands: Sequence, result: Any) -> None:
+        if getattr(function, "__name__", "") in ("eq", "__eq__") and len(operands) == 2 and is_place(operands[0]) and (
+                is_place(operands[1]) or type(operands[1]) is int) and isinstance(result, torch.Tensor):
+            self._unequal[id(result)] = result, torch.logical_not(result)
+
+    def _decide(self, condition: torch.Tensor) -> bool:
         number = len(self._branches)
         known, version, before = self._decided.setdefault(id(condition), (condition, condition._version, number))
         if before != number and version == condition._version:
@@ -262,6 +275,7 @@ class carried_checks(TorchFunctionMode):
         if not kwargs:
             self._answers.note(function, args, result)
             self._offsets.note(function, args, result)
+            self._note_equality(function, args, result)
         return result
 
     def __enter__(self):

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import sympy
@@ -20,7 +22,7 @@ from ..user_code.branches import ends_loop, find_frame
 from ..user_code.places import called_from, find_caller, is_hidden
 from .bounds import FEWEST
 
-__all__ = ["REPLACED", "Sizes"]
+__all__ = ["REPLACED", "Sizes", "kept_ranges"]
 
 
 #: As many rows are on the side that is traced first, of a branch that the fewest rows do not decide.
@@ -119,6 +121,20 @@ def _take_side(condition: torch.SymBool) -> bool:
     return value if side is None else value == side
 
 
+@contextlib.contextmanager
+def kept_ranges(condition: Any) -> Iterator[None]:
+    """While PyTorch's trace takes it for granted that parts are so many together. As each of them has a few rows while the model is traced, it
+    would conclude that none of them has nearly all."""
+    symbols = symbolic_shapes.free_unbacked_symbols(condition) if isinstance(condition, torch.SymBool) else ()
+    if len(symbols) < 2:
+        yield
+        return
+    env = condition.node.shape_env
+    before = {symbol: env.var_to_range[symbol] for symbol in symbols}
+    yield
+    env.var_to_range.update(before)
+
+
 def _decide(condition: torch.SymBool) -> bool:
     """A branch of the model's own has both sides. An operator that asks whether there are as many rows here as there is told
     so; the program makes NaN of them where there are not.
@@ -129,7 +145,8 @@ def _decide(condition: torch.SymBool) -> bool:
     if frame is not None and not is_hidden(frame.f_code.co_filename):
         return _take_side(condition)
     if _is_size_of_others(condition.node.expr):  # elements beside a tensor of so many
-        torch._check(condition)
+        with kept_ranges(condition):
+            torch._check(condition)
         return True
     if _are_two_counts(condition.node.expr):
         is_equal = isinstance(condition.node.expr, sympy.Eq)

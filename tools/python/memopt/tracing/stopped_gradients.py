@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import internals
 from ..errors import Refused
+from ..rewriting.overwritten import WITH_GRADIENT_OF
 from ..rewriting.regions import list_written
 
 __all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients", "keep_written_gradients"]
@@ -118,23 +119,36 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
         region.recompile()
 
 
+def _list_views(value: torch.fx.Node) -> list[torch.fx.Node]:
+    """Down to what writes to a value write to: the tensor, a view of it, a view of that, and so on."""
+    views = [value]
+    while views[0].op == "call_function" and getattr(views[0].target, "_schema", None) is not None and views[0].target not in _DETACH \
+            and not views[0].target._schema.is_mutable and any(result.alias_info is not None for result in views[0].target._schema.returns):
+        views.insert(0, views[0].args[0])
+    return views
+
+
+_DETACH = (torch.ops.aten.detach.default, torch.ops.aten.detach_.default)
+
+
 def keep_written_gradients(program: torch.export.ExportedProgram) -> None:
-    """`x.detach().clamp_(min=1)` and `x.data.clamp_(min=1)` give x other values and leave its gradient as it was. The program has such a write
-    as one to x itself, behind which that has none; so x becomes what was written + (x - x.detach()), in place."""
+    """`x.detach().clamp_(min=1)`, `x.data.clamp_(min=1)` and `x.detach()[0] = 1` give x other values and leave its gradient as it was. The
+    program has such a write as one to x itself, behind which that has none; so x becomes what was written with the gradient of x, in
+    place."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
         schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
         if schema is None or not schema.is_mutable or not node.args or not isinstance(node.args[0], torch.fx.Node):
             continue
-        alias = node.args[0]
-        if alias.target not in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default) or alias.args[0].op != "call_function" \
-                or not internals.is_real(alias.args[0].meta.get("val")):
+        alias, *views = _list_views(node.args[0])
+        if alias.target not in _DETACH or alias.args[0].op != "call_function" or not internals.is_real(alias.args[0].meta.get("val")):
             continue
-        _write_beside(graph, alias, node)
+        _write_beside(graph, alias, views, node)
 
 
-def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, write: torch.fx.Node) -> None:
-    """Makes a write to a detached alias one to a copy, and has the value and the alias go on with what the copy has then."""
+def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, views: list[torch.fx.Node], write: torch.fx.Node) -> None:
+    """Makes a write to a detached alias, or the last of its views, one to a copy, and has the value and the alias go on with what the copy
+    has then."""
     value, order = alias.args[0], {node: place for place, node in enumerate(graph.nodes)}
 
     def add(target: object, *arguments: object) -> torch.fx.Node:
@@ -142,20 +156,27 @@ def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, write: torch.fx.N
         node.meta = dict(value.meta)
         return node
 
+    def look(base: torch.fx.Node) -> dict[torch.fx.Node, torch.fx.Node]:
+        """The alias and its views, of another tensor."""
+        found = {alias: base}
+        for view in views:
+            found[view] = graph.node_copy(view, lambda argument: found.get(argument, argument))
+        return found
+
     with graph.inserting_before(write):
-        before = add(torch.ops.aten.clone.default, alias)
         copy = add(torch.ops.aten.clone.default, alias)
-    write.replace_input_with(alias, copy)
+        write.replace_input_with((views or [alias])[-1], look(copy)[(views or [alias])[-1]])
     with graph.inserting_after(write):
-        nothing = add(torch.ops.aten.sub.Tensor, value, before)
-    with graph.inserting_after(nothing):
-        written = add(torch.ops.aten.add.Tensor, copy, nothing)
+        written = add(WITH_GRADIENT_OF, copy, value)
     with graph.inserting_after(written):
         stopped = add(torch.ops.aten.detach.default, written)
-    behind = lambda user: user is not nothing and order.get(user, -1) > order[write]
+    with graph.inserting_before(stopped.next):
+        found = look(stopped)
+    behind = lambda user: order.get(user, -1) > order[write]
     value.replace_all_uses_with(written, behind)
-    alias.replace_all_uses_with(stopped, behind)
-    write.replace_all_uses_with(stopped, behind)
+    for node, other in found.items():
+        node.replace_all_uses_with(other, behind)
+    write.replace_all_uses_with(found[(views or [alias])[-1]], behind)
 
 
 def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:

@@ -14,6 +14,8 @@ import torch
 from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
+from ..intervals import BETWEEN
+from .amounts import Amounts, is_amount
 from .edges import WHEN
 
 __all__ = ["Nothing", "find_root"]
@@ -61,9 +63,11 @@ def _symbols_of(node: torch.fx.Node) -> set[sympy.Symbol]:
 
 
 class Nothing:
-    """What is known in a program while the condition of one branch is false, or true where the body is the other side's."""
+    """What is known in a program while the condition of one branch is false, or true where the body is the other side's; `others` are
+    branches whose conditions are false, too."""
 
-    def __init__(self, program: torch.export.ExportedProgram, marker: torch.fx.Node, body: Sequence[torch.fx.Node], is_other: bool = False):
+    def __init__(self, program: torch.export.ExportedProgram, marker: torch.fx.Node, body: Sequence[torch.fx.Node], is_other: bool = False,
+                 others: Sequence[torch.fx.Node] = ()):
         self.body, self.marker = set(body), marker
         self._body = list(body)
         self._nodes = list(program.graph.nodes)
@@ -73,8 +77,15 @@ class Nothing:
         self.mask: torch.fx.Node | None = None
         self._false: set[Any] = set()
         self._empty: set[sympy.Symbol] = set()
-        (self._take_true if is_other else self._take)(marker.args[0])
+        self.amounts = Amounts(lambda node: None if self.is_written(node) else self.key_of(node))
+        for branch in (marker, *others):
+            (self._take_true if is_other else self._take)(branch.args[0])
+            self.amounts.learn(branch.args[0], is_other)
         self._follow()
+
+    def is_written(self, node: torch.fx.Node) -> bool:
+        """Whether anything writes to it, or to what it looks at."""
+        return find_root(node) in self._written
 
     # What the condition says
 
@@ -162,7 +173,12 @@ class Nothing:
             if name == "index":
                 mask = next((index for index in node.args[1] if index is not None and self._is_false(index)
                              and index.meta["val"].dtype is torch.bool), None)
-            if isinstance(mask, torch.fx.Node) and self._is_false(mask):
+            if node.target is BETWEEN and self.amounts.are_equal(*node.args[:2]):
+                self._false.add(self.key_of(node))
+            if isinstance(node.meta.get("val"), torch.SymInt) and node.meta["val"].node.expr.is_Symbol and self.amounts.is_zero(node):
+                self._empty |= _symbols_of(node)
+            cuts_nothing = name == "slice" and len(node.args) == 4 and all(map(is_amount, node.args[2:])) and self.amounts.are_equal(*node.args[2:])
+            if cuts_nothing or isinstance(mask, torch.fx.Node) and self._is_false(mask):
                 for part in (node, *node.users):
                     self._empty |= _symbols_of(part) - {symbol for argument in node.all_input_nodes for symbol in _symbols_of(argument)}
 
@@ -172,10 +188,11 @@ class Nothing:
             return repr(node)
         if node not in self._keys:
             schema = getattr(node.target, "_schema", None)
-            if schema is None or schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or find_root(node) in self._written:
+            leaves, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
+            takes_written = any(isinstance(leaf, torch.fx.Node) and self.is_written(leaf) for leaf in (node, *leaves))
+            if schema is None or schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags or takes_written:
                 self._keys[node] = node
             else:
-                leaves, tree = pytree.tree_flatten((node.args, dict(node.kwargs)))
                 key = (node.target, str(tree), *map(self.key_of, leaves))
                 self._keys[node] = self._keys.setdefault(key, node)
         return self._keys[node]
@@ -206,6 +223,11 @@ class Nothing:
             return False
         sizes = [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in value.shape]
         return any(size.subs({symbol: 0 for symbol in self._empty}) == 0 for size in sizes)
+
+    def is_none(self, node: torch.fx.Node) -> bool:
+        """Whether it is a number of rows of which there are none."""
+        value = node.meta.get("val")
+        return isinstance(value, torch.SymInt) and value.node.expr in self._empty
 
     def is_zero(self, node: Any) -> bool:
         """Whether it has nothing but zeros."""
@@ -249,7 +271,7 @@ class Nothing:
         limit = _argument(value, 1, "min") if name_of(value) in ("clamp", "clamp_min") else None
         return isinstance(limit, (int, float)) and limit > 0
 
-    def _find_kept(self, node: torch.fx.Node) -> int | None:
+    def find_kept(self, node: torch.fx.Node) -> int | None:
         """The place of the argument that a node of the side is equal to."""
         name = name_of(node)
         first = node.args[0] if node.args else None
@@ -269,7 +291,7 @@ class Nothing:
     def value_before(self, node: torch.fx.Node) -> torch.fx.Node | None:
         """The value from outside the side that this one is equal to."""
         while node in self.body:
-            place = self._find_kept(node)
+            place = self.find_kept(node)
             if place is None:
                 return None
             node = node.args[place]
@@ -277,7 +299,7 @@ class Nothing:
 
     def list_kept(self) -> dict[torch.fx.Node, int]:
         """The nodes of the side that are equal to a value from outside, each with the place of the argument that it is equal to."""
-        kept = {node: self._find_kept(node) for node in self._body if self.value_before(node) is not None}
+        kept = {node: self.find_kept(node) for node in self._body if self.value_before(node) is not None}
         return {node: place for node, place in kept.items() if place is not None}
 
     @staticmethod

@@ -17,7 +17,7 @@ from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
 from .nothing_changes import Nothing
 
-__all__ = ["Differs", "Side", "compare", "find_side"]
+__all__ = ["Differs", "Pairs", "Side", "compare", "find_side"]
 
 
 class Differs(Exception):
@@ -29,7 +29,7 @@ def _list_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
     return [node for node in program.graph.nodes if node.op in ("call_function", "output") and not is_asserted(node)]
 
 
-class _Pairs:
+class Pairs:
     """Which nodes of one program are which of the other."""
 
     def __init__(self, first: torch.export.ExportedProgram, second: torch.export.ExportedProgram):
@@ -129,10 +129,10 @@ class Side:
         return self.marker.args[1]
 
 
-def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side], _Pairs, list]:
+def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side], Pairs, list]:
     """The sides of those branches of the first program that the second has, too, and took otherwise; which nodes are paired; and
     of each node behind a side the arguments that differ: (node, argument of the first, of the second)."""
-    pairs = _Pairs(first, second)
+    pairs = Pairs(first, second)
     nodes, others = _list_nodes(first), _list_nodes(second)
     ends = [place for place, node in enumerate(nodes) if node in markers]
     cuts, other_cuts, waiting = [], [], list(ends)
@@ -197,7 +197,7 @@ def _are_of_one_shape(x: torch.fx.Node, y: torch.fx.Node) -> bool:
         and find_shape(a) == find_shape(b)
 
 
-def _extend(side: Side, pairs: _Pairs, differing: list) -> None:
+def _extend(side: Side, pairs: Pairs, differing: list) -> None:
     """Finds what is to be chosen behind the sides. What takes values of different shapes, the mean of a number of rows on one side and of
     another on the other, is of the sides, too: its result is chosen."""
     body, other = set(side.body), set(side.other)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 import torch
 
 from ...errors import EndlessLoop, Refused
 from ...user_code.tracing_errors import find_cause
+from .alike import find_idle_sides
 from .asserted import is_asserted
 from .choosing import Chooser
 from .edges import mark_edges
@@ -74,6 +76,8 @@ class _Tracer:
         self.error = None
         if self._left < 0:
             return None
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)  # PyTorch's words on a side that it cannot trace
         try:
             other = self._retrace(otherwise)
         except Exception as error:  # the branch has one side
@@ -81,6 +85,8 @@ class _Tracer:
                 raise
             self.error = error
             return None
+        finally:
+            logging.disable(before)
         writing = find_writing_branch(other)
         if writing is not None:
             names = ", ".join(name.removeprefix("net.") for name in writing[1])
@@ -88,6 +94,24 @@ class _Tracer:
             return None
         drop_ends(other)
         return other
+
+
+def _settle_idle(program: torch.export.ExportedProgram, tracer: _Tracer, numbers: Sequence[int]) -> list[Side]:
+    """Of branches by numbers that follow from the data, those that change nothing where they are not taken. Each second one is left out, and
+    then the others: the last that is left would leave nothing to go on with."""
+    markers = {node.args[1]: node for node in program.graph.nodes if node.target is BRANCH}
+    if len(numbers) < 2:
+        return []
+    amounts = Nothing(program, markers[numbers[0]], ()).amounts
+    numbers = [number for number in numbers if amounts.says_something(markers[number].args[0], False)]
+    found = []
+    for part in (numbers[::2], numbers[1::2]) if len(numbers) > 1 else ():
+        other = tracer.trace(lambda number: number in part)
+        try:
+            found += () if other is None else find_idle_sides(program, other, part)
+        except Differs:
+            pass
+    return found
 
 
 def _mark_settled(sides: Sequence[Side]) -> None:
@@ -111,6 +135,11 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
         try:
             if other is None:
                 raise Differs
+            try:
+                sides += find_idle_sides(program, other, [number])
+                continue
+            except Differs:
+                pass
             side = find_side(program, other, number)
             inside = [node.args[1] for node in side.other if node.target is BRANCH]
             if inside:  # as of elif
@@ -154,7 +183,11 @@ def settle_sides(program: torch.export.ExportedProgram,
             left = [number for number in left if not any(side.number == number for side in settled)]
         except Differs:
             pass
+    idle = _settle_idle(program, tracer, left)
+    left = [number for number in left if not any(side.number == number for side in idle)]
     found = _settle_each(program, tracer, frozenset(), left) if len(left) <= MOST_SIDES else dict.fromkeys(left)
-    _mark_settled(settled)
+    for side in idle:
+        Chooser(program).assert_where_taken(side)
+    _mark_settled([*settled, *idle])
     program.graph_module.recompile()
     return found

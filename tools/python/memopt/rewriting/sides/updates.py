@@ -29,6 +29,9 @@ _library = torch.library.Library("memopt", "FRAGMENT")
 #: The loss of a step that updates these parameters where `count` is above zero.
 _library.define("updated_where(Tensor loss, Tensor[] parameters, Tensor count) -> Tensor")
 _library.impl("updated_where", lambda loss, parameters, count: loss.clone(), "CompositeExplicitAutograd")
+torch.library.register_fake("memopt::updated_where", lambda loss, parameters, count: torch.empty_like(loss), lib=_library)
+torch.library.register_autograd("memopt::updated_where", lambda ctx, gradient: (gradient, [None] * ctx.parameters, None), lib=_library,
+                                setup_context=lambda ctx, inputs, output: setattr(ctx, "parameters", len(inputs[1])))
 _UPDATED_WHERE = torch.ops.memopt.updated_where.default
 
 #: What has the shape of an argument, and none of its values.
