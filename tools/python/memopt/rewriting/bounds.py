@@ -6,12 +6,14 @@ a number may be a size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.fx.experimental import symbolic_shapes
 
-__all__ = ["FEWEST", "ValueBounds"]
+__all__ = ["FEWEST", "ValueBounds", "kept_ranges"]
 
 #: While a model is traced, a mask is taken to choose as many rows.
 FEWEST = 2
@@ -102,3 +104,17 @@ class ValueBounds:
         if name == "remainder" and isinstance(arguments[1], int) and arguments[1] > 0:
             return 0, arguments[1] - 1
         return None
+
+
+@contextlib.contextmanager
+def kept_ranges(condition: Any) -> Iterator[None]:
+    """While PyTorch's trace takes it for granted that parts are so many together. As each of them has a few rows while the model is traced, it
+    would conclude that none of them has nearly all."""
+    symbols = symbolic_shapes.free_unbacked_symbols(condition) if isinstance(condition, torch.SymBool) else ()
+    if len(symbols) < 2:
+        yield
+        return
+    env = condition.node.shape_env
+    before = {symbol: env.var_to_range[symbol] for symbol in symbols}
+    yield
+    env.var_to_range.update(before)

@@ -28,12 +28,12 @@ from ..user_code.branches import find_frame, find_raising_side
 from ..user_code.places import called_from, is_hidden
 from . import intervals
 from .answers import Answers
+from .bounds import kept_ranges
 from .hits import Hits
 from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
-from .sizes import kept_ranges
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import sympy
@@ -20,9 +18,9 @@ from torch.fx.experimental import symbolic_shapes
 from ..errors import ENDLESS_LOOP, EndlessLoop, Refused
 from ..user_code.branches import ends_loop, find_frame
 from ..user_code.places import called_from, find_caller, is_hidden
-from .bounds import FEWEST
+from .bounds import FEWEST, kept_ranges
 
-__all__ = ["REPLACED", "Sizes", "kept_ranges"]
+__all__ = ["REPLACED", "Sizes"]
 
 
 #: As many rows are on the side that is traced first, of a branch that the fewest rows do not decide.
@@ -119,20 +117,6 @@ def _take_side(condition: torch.SymBool) -> bool:
         holds = as_truth(condition if value else torch.sym_not(condition))
     side = decide_side(holds)
     return value if side is None else value == side
-
-
-@contextlib.contextmanager
-def kept_ranges(condition: Any) -> Iterator[None]:
-    """While PyTorch's trace takes it for granted that parts are so many together. As each of them has a few rows while the model is traced, it
-    would conclude that none of them has nearly all."""
-    symbols = symbolic_shapes.free_unbacked_symbols(condition) if isinstance(condition, torch.SymBool) else ()
-    if len(symbols) < 2:
-        yield
-        return
-    env = condition.node.shape_env
-    before = {symbol: env.var_to_range[symbol] for symbol in symbols}
-    yield
-    env.var_to_range.update(before)
 
 
 def _decide(condition: torch.SymBool) -> bool:
