@@ -386,6 +386,19 @@ def complex_functions(self, x):
     return total + torch.dstack([z, z.conj()]).abs().mean() + torch.block_diag(z, self.weight).abs().sum() + torch.dist(z, self.weight)
 
 
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
+def complex_conversions(self, x, keep):
+    """Truth values are of both parts; other types have the real one."""
+    z = self.linear(x) * self.weight
+    z = torch.where(keep[:, None], z, 1j * z.imag)  # some have no real part
+    z = torch.where(torch.arange(5) == 1, torch.zeros((), dtype=torch.cfloat), z)
+    truths = z.bool().float() + torch.logical_and(z, self.weight) + torch.logical_not(z) * 3 + z.any(1, keepdim=True) + z.all(0)
+    parts = z.to(torch.cfloat).abs() + z.type_as(x).square() + x[:, :5].type_as(z).abs() * truths
+    shuffled = F.pixel_shuffle(z[:, :4, None, None], 2).abs().square().sum()
+    written = torch.masked_scatter(z, keep[:, None], z.conj() * 2).abs().sum() + torch.diagonal_scatter(z, z[0] * 3).real.exp().sum()
+    return (parts * torch.arange(5)).mean() + shuffled + written
+
+
 @case()
 def into_chosen_rows(self, x, t):
     """Sums into one row for each number that occurs, into rows that a mask has chosen, and along their other dimension."""

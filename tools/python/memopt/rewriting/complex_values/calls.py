@@ -74,7 +74,18 @@ def _convert(value: Any, dtype: torch.dtype | None) -> Any:
     if dtype.is_complex:
         found = pair(value)
         return Pair(found.re.to(_REAL[dtype]), found.im.to(_REAL[dtype]))
-    return split(value)[0].to(dtype)
+    return _is_true(value) if dtype is torch.bool else split(value)[0].to(dtype)
+
+
+def _type_as(value: Any, other: Any) -> Any:
+    if is_complex(other):
+        return Pair(*(part.to(other.re.dtype) for part in pair(value)))
+    return _convert(value, other.dtype)
+
+
+def _is_true(value: Any) -> Any:
+    """Whether numbers are not zero."""
+    return (value.re != 0) | (value.im != 0) if is_complex(value) else value
 
 
 def _copy(into: Any, value: Any, *_) -> Any:
@@ -142,8 +153,10 @@ _FUNCTIONS = {
     "linear": _linear, "einsum": _einsum, **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda z: Pair(z.re.mT, -z.im.mT)),
     "vdot": lambda a, b: bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
         *(part.sum(dim) for part in mul(Pair(a.re, -a.im), b))),
-    **dict.fromkeys(("to", "_to_copy", "type_as"), None),
+    **dict.fromkeys(("to", "_to_copy"), None), "type_as": _type_as, "_assert_tensor_metadata": lambda *_, **keywords: None,
 }
+#: Of truth values.
+_OF_TRUTHS = {"logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"}
 #: Of two factors.
 _BILINEAR = {"matmul", "mm", "bmm", "mv", "dot", "outer", "kron", "ger", "linalg_matmul"}
 #: Of both parts alike.
@@ -157,7 +170,8 @@ _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select"
              "split_copy", "split_with_sizes_copy", "squeeze_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy",
              "narrow_copy", "take", "take_along_dim", "fliplr", "flipud", "rot90", "view_as", "reshape_as", "ravel", "hsplit", "vsplit",
              "dsplit", "diff", "diag_embed", "diagflat", "linalg_diagonal", "sum_to_size", "moveaxis", "repeat_interleave",
-             "squeeze_", "unsqueeze_", "transpose_"}
+             "squeeze_", "unsqueeze_", "transpose_", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
+             "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "combinations"}
 _JOINED = {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "row_stack", "column_stack", "block_diag"}
 _CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
 _WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": add, "sub_": lambda a, b, alpha=1: add(a, b, alpha, -1), "mul_": mul, "div_": div}
@@ -217,7 +231,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return target(*arguments, **keywords)  # getitem
     if name in fourier.RULES:
         return fourier.RULES[name](*arguments, **keywords)
-    if name in ("to", "_to_copy", "type_as"):
+    if name in ("to", "_to_copy"):
         dtype = next((value for value in (*arguments[1:], *keywords.values()) if isinstance(value, torch.dtype)), None)
         return _convert(arguments[0], dtype)
     if name in _CREATED and (_dtype(keywords) or torch.float32).is_complex:
@@ -240,9 +254,13 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         arguments[0].re.fill_(re)
         arguments[0].im.fill_(im or 0)
         return arguments[0]
-    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter"):
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter",
+                "diagonal_scatter", "masked_scatter", "masked_scatter_"):
         return _of_parts(engine, target, tuple(pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
+    if name in _OF_TRUTHS:
+        arguments, keywords = pytree.tree_map(_is_true, (arguments, keywords), is_leaf=is_complex)
+        return engine.call(target, tuple(arguments), keywords)
     if name in _OF_PARTS:
         return _of_parts(engine, target, arguments, keywords)
     refuse(target._schema.name)
