@@ -110,13 +110,31 @@ def check_kind(kind):
     print(f"{kind}: PyTorch's numbers, the same bits in {least} bytes")
 
 
-def compile_smallest(model, batches):
+def count_packings(step):
+    return sum(call["kind"] == "pack_weights" for call in step.plan.manifest["library_calls"])
+
+
+def check_packing():
+    """Weights are packed in front of loops where bytes allow, which changes no bit, in bf16 either."""
+    for options in ({}, {"precision": "bf16"}):
+        torch.manual_seed(3)
+        model = Sequence(nn.LSTM(6, 64), outputs=True)
+        batches = [(torch.randn(60, 16, 6), torch.randn(16, 3)) for _ in range(3)]
+        free = compile_step(model, batches, **options)
+        least, tight = compile_smallest(model, batches, **options)
+        assert count_packings(free) > count_packings(tight) == 0, (options, count_packings(free), count_packings(tight))
+        (losses, state), (expected, expected_state) = train(tight, batches), train(free, batches)
+        assert losses == expected and all(torch.equal(state[name], value) for name, value in expected_state.items()), options
+    print("packed weights: the same bits")
+
+
+def compile_smallest(model, batches, **options):
     """The smallest budget, and its step: what the error about one that does not do says. Padding between buffers may still ask for
     a little more, which the next error says."""
     budget = 1
     for _ in range(6):
         try:
-            return budget, compile_step(model, batches, device_memory=budget)
+            return budget, compile_step(model, batches, device_memory=budget, **options)
         except memopt.DoesNotFit as error:
             assert budget == 1 or error.smallest_budget <= 1.03 * budget, (budget, error.smallest_budget)
             budget = error.smallest_budget
@@ -183,6 +201,7 @@ def main():
         return
     for kind in KINDS:
         check_kind(kind)
+    check_packing()
     check_growth()
     check_trace()
 
