@@ -149,10 +149,10 @@ def keep_written_gradients(program: torch.export.ExportedProgram) -> None:
 def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, views: list[torch.fx.Node], write: torch.fx.Node) -> None:
     """Makes a write to a detached alias, or the last of its views, one to a copy, and has the value and the alias go on with what the copy
     has then."""
-    value, order = alias.args[0], {node: place for place, node in enumerate(graph.nodes)}
+    value, target, order = alias.args[0], write.args[0], {node: place for place, node in enumerate(graph.nodes)}
 
-    def add(target: object, *arguments: object) -> torch.fx.Node:
-        node = graph.call_function(target, arguments)
+    def add(function: object, *arguments: object) -> torch.fx.Node:
+        node = graph.call_function(function, arguments)
         node.meta = dict(value.meta)
         return node
 
@@ -165,7 +165,7 @@ def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, views: list[torch
 
     with graph.inserting_before(write):
         copy = add(torch.ops.aten.clone.default, alias)
-        write.replace_input_with((views or [alias])[-1], look(copy)[(views or [alias])[-1]])
+        write.replace_input_with(target, look(copy)[target])
     with graph.inserting_after(write):
         written = add(WITH_GRADIENT_OF, copy, value)
     with graph.inserting_after(written):
@@ -176,7 +176,7 @@ def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, views: list[torch
     value.replace_all_uses_with(written, behind)
     for node, other in found.items():
         node.replace_all_uses_with(other, behind)
-    write.replace_all_uses_with(found[(views or [alias])[-1]], behind)
+    write.replace_all_uses_with(found[target], behind)
 
 
 def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Amounts", "is_amount", "is_count"]
+__all__ = ["Amounts", "is_amount"]
 
 #: What is multiplied by the constant part of a sum.
 _ONE = "1"
@@ -41,7 +41,7 @@ def is_amount(node: Any) -> bool:
     return isinstance(value, torch.SymInt) or type(value) is int
 
 
-def is_count(node: Any) -> bool:
+def _is_count(node: Any) -> bool:
     """Whether it is known to be nowhere below zero: how often something is there, or sums of that."""
     if not isinstance(node, torch.fx.Node):
         return isinstance(node, int) and node >= 0
@@ -52,9 +52,9 @@ def is_count(node: Any) -> bool:
     if name in _NO_LESS_THAN_ZERO:
         return all(name != "bincount" or argument is None for argument in node.args[1:2])
     if name.removesuffix("_") in ("scatter", "scatter_add", "index_add") and len(node.args) == 4:
-        return is_count(node.args[0]) and is_count(node.args[3])
+        return _is_count(node.args[0]) and _is_count(node.args[3])
     inner = node.args[0] if node.args else None
-    return (name in _KEEP_COUNTS or node.target is operator.getitem) and isinstance(inner, torch.fx.Node) and is_count(inner)
+    return (name in _KEEP_COUNTS or node.target is operator.getitem) and isinstance(inner, torch.fx.Node) and _is_count(inner)
 
 
 class Amounts:
@@ -112,7 +112,7 @@ class Amounts:
         return bool(fresh._known)
 
     def _learn_comparison(self, name: str, a: Any, b: Any) -> None:
-        nothing = (("le", 0), ("lt", 1)) if is_count(a) else ()
+        nothing = (("le", 0), ("lt", 1)) if _is_count(a) else ()
         if name == "eq" or (name, b) in nothing:
             self._learn_zero(self._subtract(self._sum(a), self._sum(0 if name != "eq" else b)))
 
