@@ -19,6 +19,7 @@ using namespace memopt::cuda;
 
 static std::string log;
 static int asyncError = 0, inProgress = 0, version = 23203;
+static bool isStuck = false;
 
 template <typename... Arguments> static int note(const char *format, Arguments... arguments) {
   char text[256];
@@ -43,6 +44,8 @@ const char *fakeNcclTakeLog() {
   return taken.c_str();
 }
 void fakeNcclSetError(int result) { asyncError = result; }
+/// Whether what is in progress stays so, as if other ranks did not do the same.
+void fakeNcclSetStuck(bool stuck) { isStuck = stuck; }
 void fakeNcclSetVersion(int number) { version = number; }
 
 const char *ncclGetErrorString(int) { return "this is a fake"; }
@@ -62,7 +65,7 @@ int ncclCommInitRankConfig(NcclComm *communicator, int ranks, NcclUniqueId id, i
 }
 int ncclCommGetAsyncError(NcclComm, int *result) {
   *result = asyncError ? asyncError : inProgress > 0 ? nccl::IN_PROGRESS : nccl::SUCCESS;
-  inProgress -= inProgress > 0;
+  inProgress -= inProgress > 0 && !isStuck;
   return 0;
 }
 int ncclCommFinalize(NcclComm) { return note("finalize"); }

@@ -221,15 +221,19 @@ private:
 };
 } // namespace
 
-static std::string makeResidualNetwork(int64_t batch, int64_t channels, int64_t size) {
+static std::string makeResidualNetwork(int64_t batch, int64_t channels, int64_t size,
+                                       int64_t blocks = 1) {
   StepWriter step({batch, channels, size, size});
   step.convolution(channels, 3).batchNorm().relu();
-  step.residual([&](StepWriter &inner) {
-    inner.convolution(2 * channels, 1).batchNorm().relu();
-    inner.convolution(2 * channels, 3).batchNorm().relu();
-    inner.convolution(channels, 1).batchNorm();
-  });
-  step.relu().maxPool().convolution(2 * channels, 3, /*stride=*/2).batchNorm().relu();
+  for (int64_t block = 0; block < blocks; ++block) {
+    step.residual([&](StepWriter &inner) {
+      inner.convolution(2 * channels, 1).batchNorm().relu();
+      inner.convolution(2 * channels, 3).batchNorm().relu();
+      inner.convolution(channels, 1).batchNorm();
+    });
+    step.relu();
+  }
+  step.maxPool().convolution(2 * channels, 3, /*stride=*/2).batchNorm().relu();
   return step.finishWithSquares();
 }
 
@@ -263,6 +267,8 @@ std::vector<CalibrationGraph> memopt::tool::makeCalibrationGraphs() {
       {"convolutions, small", "adamw", 30, makeResidualNetwork(8, 32, 24)},
       {"convolutions, deep", "sgd", 12, makeResidualNetwork(8, 128, 14)},
       {"convolutions, wide", "sgd", 6, makeResidualNetwork(8, 64, 56)},
+      // What the backward pass reads was written so long ago that no cache has it, as in any model.
+      {"convolutions, wide, of many layers", "sgd", 4, makeResidualNetwork(8, 64, 56, 3)},
       {"convolutions, of many channels", "sgd", 6, makeResidualNetwork(4, 512, 7)},
       {"depthwise convolutions, small", "sgd", 30, makeDepthwiseNetwork(4, 96, 14)},
       {"depthwise convolutions, large", "sgd", 8, makeDepthwiseNetwork(8, 128, 56)},

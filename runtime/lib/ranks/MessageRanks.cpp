@@ -161,7 +161,8 @@ Status MessageCommunicator::wait() {
       return fail(getReason());
     // Its last messages may come behind its goodbye.
     constexpr double moment = 1;
-    if (Status end = findDone(); !end.isOk() && (!done.isOk() || patience.getWaited() > moment))
+    if (Status end = findAwaitedClosed();
+        !end.isOk() && (!done.isOk() || patience.getWaited() > moment))
       return fail(std::move(end));
     if (!done.isOk())
       return fail(done.takeStatus());
@@ -171,12 +172,23 @@ Status MessageCommunicator::wait() {
   }
 }
 
-/// A failure where a rank that is waited for has closed.
-Status MessageCommunicator::findDone() {
+static Status explainClosed(size_t other) {
+  return environmentError("waits for rank " + std::to_string(other) +
+                          ", which has closed its session");
+}
+
+Status MessageCommunicator::findClosed() const {
+  for (size_t other = 0; other < size_t(ranks); ++other)
+    if (isDone[other])
+      return explainClosed(other);
+  return Status::ok();
+}
+
+/// Of ranks that are waited for.
+Status MessageCommunicator::findAwaitedClosed() const {
   for (size_t other = 0; other < size_t(ranks); ++other)
     if (isDone[other] && (isReceiving[other] || isSending[other]))
-      return environmentError("waits for rank " + std::to_string(other) +
-                              ", which has closed its session");
+      return explainClosed(other);
   return Status::ok();
 }
 

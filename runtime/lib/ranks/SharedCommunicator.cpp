@@ -163,7 +163,7 @@ Status SharedCommunicator::wait(uint32_t before) {
   Patience patience(group.seconds);
   while (meeting.barrier.load() == before) {
     MEMOPT_RETURN_IF_ERROR(look());
-    if (Status end = findClosed(); !end.isOk())
+    if (Status end = findLateClosed(); !end.isOk())
       return fail(std::move(end));
     if (patience.isOver(countSigns()) &&
         !(areLateAway() && patience.getWaited() < group.seconds + longer))
@@ -188,13 +188,26 @@ std::string SharedCommunicator::nameRank(int64_t inGroup) const {
   return std::to_string(around ? around->getNumber(inGroup) : inGroup);
 }
 
-/// A failure where a rank that is waited for has closed. It had come to all barriers before.
+/// A failure if the rank has closed.
+Status SharedCommunicator::explainClosed(int64_t other) const {
+  if (!meeting.getPlace(other).isClosed.load())
+    return Status::ok();
+  return environmentError("waits for rank " + nameRank(other) + ", which has closed its session");
+}
+
 Status SharedCommunicator::findClosed() const {
+  for (int64_t other = 0; other < ranks; ++other)
+    if (other != rank)
+      MEMOPT_RETURN_IF_ERROR(explainClosed(other));
+  return Status::ok();
+}
+
+/// Of ranks that are waited for. A closed one had come to all barriers before.
+Status SharedCommunicator::findLateClosed() const {
   Status found;
   forLate([&](int64_t other) {
-    if (meeting.getPlace(other).isClosed.load())
-      found =
-          environmentError("waits for rank " + nameRank(other) + ", which has closed its session");
+    if (found.isOk())
+      found = explainClosed(other);
   });
   return found;
 }

@@ -99,6 +99,8 @@ public:
     return around ? around->countSigns() : group.countSigns() - ownSigns.load();
   }
   Status getFailure() const override { return group.getReason(); }
+  Status look() override { return around ? around->look() : group.getReason(); }
+  Status findClosed() const override;
   void leave(const Status &reason) override { group.leave(rank, reason); }
   bool close() override {
     meeting.getPlace(rank).isClosed.store(1);
@@ -127,12 +129,12 @@ private:
   Status collectByMail(const char *mine, int64_t bytes, char *all);
   Status post(const void *bytes, int64_t count);
   void sum(DType type, const char *from, int64_t begin, int64_t end, char *to, ThreadPool &pool);
-  Status look() { return around ? around->look() : group.getReason(); }
   Status wait(uint32_t before);
   template <typename Use> void forLate(const Use &use) const;
   bool areLateAway() const;
   std::string nameRank(int64_t inGroup) const;
-  Status findClosed() const;
+  Status explainClosed(int64_t other) const;
+  Status findLateClosed() const;
   Status giveUp();
   Status fail(Status reason);
 

@@ -70,6 +70,11 @@ Communicator *TwoLevelCommunicator::getInside() {
   return areAlike && hosts > 1 && countPlaces() > 1 ? inside.get() : nullptr;
 }
 
+Status TwoLevelCommunicator::findClosed() const {
+  MEMOPT_RETURN_IF_ERROR(inside->findClosed());
+  return across.findClosed();
+}
+
 bool TwoLevelCommunicator::close() { return inside->close() && across.close(); }
 
 //===----------------------------------------------------------------------===//

@@ -86,6 +86,12 @@ public:
   /// Why a rank has left, where that is known; any thread may ask.
   virtual Status getFailure() const { return Status::ok(); }
 
+  /// The same, after listening for what ranks say that leave: for a thread that waits for something
+  /// else, between calls.
+  virtual Status look() { return getFailure(); }
+  /// A failure that names a rank which has closed, as far as look() has heard.
+  virtual Status findClosed() const = 0;
+
   /// Tells the others that this rank will not go on, and why; the first to leave is the one that
   /// they name.
   virtual void leave(const Status &reason) = 0;

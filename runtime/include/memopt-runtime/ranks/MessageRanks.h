@@ -52,6 +52,8 @@ public:
   void keepAlive() override;
   uint32_t countSigns() const override { return signs; }
   Status getFailure() const override { return hasLeft ? getReason() : Status::ok(); }
+  Status look() override;
+  Status findClosed() const override;
   void leave(const Status &reason) override;
   /// The process goes on without its connections: nobody is waited for but those that leave too
   /// because somebody has failed.
@@ -70,8 +72,6 @@ public:
   Status begin(const std::vector<Sent> &sent, const std::vector<Received> &received);
   /// Returns when that is done, and the buffers are free.
   Status finish() { return wait(); }
-  /// Hears what ranks that leave say, while this one waits for something else. Fails as getFailure.
-  Status look();
   /// Has waits for messages last longer than the limit: where others wait for the same rank
   /// elsewhere, they know better who it is.
   void waitLonger(double seconds) { extraSeconds = seconds; }
@@ -114,7 +114,7 @@ private:
   StatusOr<bool> advance();
   Status giveUp();
   Status fail(Status reason);
-  Status findDone();
+  Status findAwaitedClosed() const;
 
   Status reducePieces(DType type, const char *from, int64_t count, int64_t piece, char *to,
                       ThreadPool &pool);

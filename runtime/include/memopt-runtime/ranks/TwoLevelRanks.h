@@ -56,6 +56,8 @@ public:
   void keepAlive() override { across.keepAlive(); }
   uint32_t countSigns() const override { return across.countSigns(); }
   Status getFailure() const override { return across.getFailure(); }
+  Status look() override { return across.look(); }
+  Status findClosed() const override;
   void leave(const Status &reason) override { across.leave(reason); }
   bool close() override;
 

@@ -41,9 +41,7 @@ public:
     (void)context.makeCurrent();
     for (void *handle : registered)
       (void)nccl->deregisterMemory(communicator, handle);
-    (void)nccl->finalize(communicator);
-    if (settle().isOk() && communicator)
-      (void)nccl->destroy(communicator);
+    close();
   }
 
   /// Two ranks on one device would need its memory twice, and wait for each other's kernels.
@@ -153,6 +151,18 @@ protected:
   }
 
 private:
+  /// A communicator is destroyed by all ranks of a host together. A rank that ends while others go on
+  /// leaves without them; what it sent has arrived, as its stream stands still.
+  void close() {
+    (void)nccl->finalize(communicator);
+    int result = nccl::IN_PROGRESS;
+    for (Waiting waiting; result == nccl::IN_PROGRESS && waiting.getSeconds() < graceSeconds;
+         std::this_thread::yield())
+      if (nccl->getAsyncError(communicator, &result) != nccl::SUCCESS)
+        break;
+    (void)(result == nccl::SUCCESS ? nccl->destroy(communicator) : nccl->abort(communicator));
+  }
+
   Status begin() const {
     return communicator ? context.makeCurrent()
                         : environmentError("the ranks' communicator was given up");
@@ -199,7 +209,8 @@ private:
   /// Asks again and again: `query`, and the communicator.
   Status waitUntil(const std::function<CUresult()> &query, const char *symbol) {
     Patience patience(seconds);
-    for (;; std::this_thread::yield()) {
+    Status closed;
+    for (Waiting sinceClosed;; std::this_thread::yield()) {
       MEMOPT_RETURN_IF_ERROR(context.makeCurrent());
       int result = nccl::SUCCESS;
       if (communicator)
@@ -210,8 +221,12 @@ private:
       CUresult answer = query();
       if (answer != CUDA_ERROR_NOT_READY && result != nccl::IN_PROGRESS)
         return context.explain(answer, symbol);
-      if (Status reason = hosts.getFailure(); !reason.isOk())
+      if (Status reason = hosts.look(); !reason.isOk())
         return giveUp(std::move(reason));
+      if (!closed.isOk() && sinceClosed.getSeconds() > graceSeconds)
+        return giveUp(std::move(closed));
+      if (closed.isOk() && !(closed = hosts.findClosed()).isOk())
+        sinceClosed = Waiting();
       if (patience.isOver(hosts.countSigns()))
         return giveUp(environmentError("waited " + std::to_string(int64_t(seconds)) +
                                        " s for the devices of other ranks; "
@@ -227,6 +242,9 @@ private:
     hosts.leave(reason);
     return reason;
   }
+
+  /// For what is still on its way from, or to, a rank that has closed.
+  static constexpr double graceSeconds = 1;
 
   const double seconds;
   const std::unique_ptr<Nccl> nccl;

@@ -53,10 +53,14 @@ public:
   Status getFailure() const override {
     return isOtherGone ? environmentError("rank 2: its process was ended") : Status::ok();
   }
+  Status findClosed() const override {
+    return isOtherClosed ? environmentError("waits for rank 2, which has closed its session")
+                         : Status::ok();
+  }
   void leave(const Status &status) override { reason = status.getMessage(); }
   bool close() override { return true; }
 
-  bool isOtherGone = false, isDeviceShared = false;
+  bool isOtherGone = false, isOtherClosed = false, isDeviceShared = false;
   std::string reason;
 
 private:
@@ -69,6 +73,7 @@ protected:
     setError(0);
     setBusy(false);
     setVersion(23203);
+    setStuck(false);
     auto opened = openDevice("cuda");
     ASSERT_TRUE(opened.isOk()) << opened.getMessage();
     device = *std::move(opened);
@@ -97,6 +102,9 @@ protected:
   }
   static void setError(int result) {
     findFake<void(int)>("libnccl.so.2", "fakeNcclSetError")(result);
+  }
+  static void setStuck(bool isStuck) {
+    findFake<void(bool)>("libnccl.so.2", "fakeNcclSetStuck")(isStuck);
   }
   static void setVersion(int number) {
     findFake<void(int)>("libnccl.so.2", "fakeNcclSetVersion")(number);
@@ -188,6 +196,32 @@ TEST_F(CudaRanksTest, AWaitEndsWhenARankIsGone) {
             "the ranks' communicator was given up");
   ranks->reset();
   EXPECT_EQ(takeLog(), ""); // nothing is asked of what was aborted
+}
+
+/// It has closed after its last collective, of which something may still be on its way.
+TEST_F(CudaRanksTest, AWaitEndsWhenARankHasClosed) {
+  auto ranks = join();
+  ASSERT_TRUE(ranks.isOk()) << ranks.getMessage();
+  host.isOtherClosed = true;
+  EXPECT_TRUE((*ranks)->wait(*stream).isOk()); // nothing is waited for
+  takeLog();
+  setBusy(true);
+  Status status = (*ranks)->wait(*stream);
+  EXPECT_EQ(status.getCode(), StatusCode::Environment);
+  EXPECT_EQ(status.getMessage(), "waits for rank 2, which has closed its session");
+  EXPECT_EQ(takeLog(), "abort\n");
+  EXPECT_EQ(host.reason, status.getMessage());
+}
+
+/// NCCL destroys a communicator when all ranks do so: who closes first does not stay for the others.
+TEST_F(CudaRanksTest, ARankThatClosesLeavesOthersBehind) {
+  auto ranks = join();
+  ASSERT_TRUE(ranks.isOk()) << ranks.getMessage();
+  takeLog();
+  setStuck(true);
+  ranks->reset();
+  EXPECT_EQ(takeLog(), "finalize\nabort\n");
+  EXPECT_EQ(host.reason, ""); // it is no failure
 }
 
 TEST_F(CudaRanksTest, NoWaitIsLongerThanTheLimit) {
