@@ -27,13 +27,13 @@ def expect(process, code, *parts):
     return errors
 
 
-def prepare(inputs, work, batch, stages, ranks):
+def prepare(inputs, work, batch, stages, ranks, *options):
     """The batches of the small perceptron in `inputs`, as an option, and its package for ranks, by ZeRO's stage."""
     write_safetensors(work / "data.safetensors", rebatch(read_safetensors(inputs / "mlp" / "inputs.safetensors"), batch))
     packages = {stage: work / f"stage{stage}.memopt" for stage in stages}
     for stage, path in packages.items():
         expect(processes.start("memopt-compile", inputs / "mlp" / "model.pt2", f"--batch={batch}", "--optimizer=adamw", f"--zero-stage={stage}",
-                               f"--ranks={ranks}", "--quiet", "-o", path), 0)
+                               f"--ranks={ranks}", "--quiet", "-o", path, *options), 0)
     return f"--data={work}/data.safetensors", packages
 
 
@@ -49,6 +49,14 @@ def read_results(folder):
     return {"losses": json.loads((folder / "report.json").read_text())["losses"]} | {
         f"{name} {key}": value.tobytes() for name in ("model", "optimizer")
         for key, value in read_safetensors(folder / "checkpoint" / f"{name}.safetensors").items()}
+
+
+def check_bytes(folder):
+    """Each rank has used the bytes that were predicted, but for what an MPI has allocated."""
+    for rank in json.loads((folder / "report.json").read_text())["per_rank"]:
+        assert rank["hot_path_allocations"] <= 3, rank
+        if rank["hot_path_allocations"] == 0:
+            assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], rank
 
 
 def check_losses(start, work, waiting):

@@ -108,7 +108,7 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
   run.report.compileSeconds = compileSeconds;
   std::unique_ptr<Validation> validation;
   if (evaluation) {
-    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evaluation, *session,
+    MEMOPT_ASSIGN_OR_RETURN(validation, Validation::create(options, evaluation, *session, device,
                                                            communicator, sessionOptions.threads));
   } else if (!options.evalData.empty()) {
     MEMOPT_ASSIGN_OR_RETURN(std::vector<size_t> numbers,
@@ -182,6 +182,11 @@ static Status workTogether(const RunOptions &options, const PreparedRun &prepare
   return runOneRank(options, *group, *meeting, work);
 }
 
+/// Of each rank's arena. Ranks on devices share what they meet in alone.
+static int64_t countSharedBytes(const RunOptions &options, const Package &package) {
+  return options.device == "cpu" ? package.getArenaBytes()[MEMOPT_SPACE_DEVICE] : 0;
+}
+
 /// A run that is prepared, by the process that did so; `meeting` may be null.
 static Status runPackage(const RunOptions &options, const LoadedRun &loaded, PreparedRun prepared,
                          CheckpointFolder *target, RankMeeting *meeting) {
@@ -194,9 +199,8 @@ static Status runPackage(const RunOptions &options, const LoadedRun &loaded, Pre
                       loaded.evaluation);
   }
   // From here on there are processes for ranks, of which each opens a device for itself: drivers
-  // do not survive a fork. Ranks on devices share what they meet in alone.
-  if (options.device == "cpu")
-    prepared.arenaBytes = loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE];
+  // do not survive a fork.
+  prepared.arenaBytes = countSharedBytes(options, *loaded.package);
   return workTogether(options, prepared, getRankWork(options, loaded, target), meeting);
 }
 
@@ -374,7 +378,7 @@ static Status runMessageRank(const RunOptions &options, const LaunchedRank &laun
   MEMOPT_RETURN_IF_ERROR(checkRanks(options, loaded.package->getManifest()));
   MEMOPT_ASSIGN_OR_RETURN(
       std::unique_ptr<Device> device,
-      openMessageDevice(options, self, loaded.package->getArenaBytes()[MEMOPT_SPACE_DEVICE]));
+      openMessageDevice(options, self, countSharedBytes(options, *loaded.package)));
   RankWork work = getRankWork(options, loaded, target ? &*target : nullptr);
   return work(self.getCommunicator(), *device);
 }
@@ -388,9 +392,8 @@ static void say(const Status &status) {
 static Status runOverMessages(const RunOptions &options, const LaunchedRank &launched,
                               const std::vector<std::string> &arguments) {
   RankTask task = describeTask(options, arguments, describeContent);
-  MEMOPT_ASSIGN_OR_RETURN(
-      std::unique_ptr<MessageRank> self,
-      MessageRank::join(launched, options.device, {options.rankTimeout, isInterrupted}));
+  MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<MessageRank> self,
+                          MessageRank::join(launched, {options.rankTimeout, isInterrupted}));
   Status status;
   try {
     status = runMessageRank(options, launched, task, *self);

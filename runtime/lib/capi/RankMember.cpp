@@ -28,6 +28,11 @@ static RankTask describeTask(const Package &package, const std::string &device) 
   return {{}, {{"the package", package.getManifest().digest}, {"the device", device}}};
 }
 
+/// Of each rank's arena. Of a device the ranks share what they meet in alone.
+static int64_t countSharedBytes(const Package &package, const std::string &device) {
+  return device == "cpu" ? package.getArenaBytes()[MEMOPT_SPACE_DEVICE] : 0;
+}
+
 //===----------------------------------------------------------------------===//
 // Ranks of one host
 //===----------------------------------------------------------------------===//
@@ -47,9 +52,8 @@ public:
       watcher.join();
   }
 
-  /// Of a device the ranks share what they meet in alone.
   Status shareMemory(int64_t ranks, const Package &package, bool isChecked, double seconds) {
-    int64_t bytes = device == "cpu" ? package.getArenaBytes()[MEMOPT_SPACE_DEVICE] : 0;
+    int64_t bytes = countSharedBytes(package, device);
     if (meeting->isFirst()) {
       MEMOPT_ASSIGN_OR_RETURN(group, SharedRanks::create(ranks, bytes, isChecked, seconds));
       MEMOPT_RETURN_IF_ERROR(meeting->tell("", group->getMemory()));
@@ -138,10 +142,10 @@ static StatusOr<std::unique_ptr<RankMember>> joinHosts(const LaunchedRank &launc
                                                        const std::string &device, bool isChecked,
                                                        RankMeeting::Patience patience) {
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<MessageRank> self,
-                          MessageRank::join(launched, device, std::move(patience)));
+                          MessageRank::join(launched, std::move(patience)));
   auto prepare = [&]() -> Status {
     MEMOPT_RETURN_IF_ERROR(self->compare(describeTask(package, device)));
-    return self->shareMemory(package.getArenaBytes()[MEMOPT_SPACE_DEVICE], isChecked).takeStatus();
+    return self->shareMemory(countSharedBytes(package, device), isChecked).takeStatus();
   };
   if (Status status = prepare(); !status.isOk()) {
     self->getCommunicator().leave(status);

@@ -16,11 +16,7 @@
 using namespace memopt;
 
 StatusOr<std::unique_ptr<MessageRank>> MessageRank::join(const LaunchedRank &self,
-                                                         const std::string &device,
                                                          RankMeeting::Patience patience) {
-  if (device != "cpu")
-    return environmentError("ranks on device " + quote(device) +
-                            " are those of one host, and do not meet over MPI or UCX");
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Messages> messages,
                           openMessages(self.startsMpi ? Transport::Mpi : Transport::Ucx));
   if (messages->getRank() != self.rank || messages->getRanks() != self.ranks) {
@@ -79,6 +75,7 @@ StatusOr<std::vector<std::string>> MessageRank::collectTexts(const std::string &
 
 Status MessageRank::compare(const RankTask &task) {
   MEMOPT_RETURN_IF_ERROR(warmUp());
+  MEMOPT_ASSIGN_OR_RETURN(placement, findPlacement(*communicator));
   MEMOPT_ASSIGN_OR_RETURN(std::vector<std::string> texts, collectTexts(writeTask(task)));
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     MEMOPT_ASSIGN_OR_RETURN(RankTask other, readTask(texts[rank]));
@@ -125,14 +122,12 @@ Communicator &MessageRank::getCommunicator() {
 }
 
 StatusOr<std::string> MessageRank::shareMemory(int64_t arenaBytes, bool isChecked) {
-  MEMOPT_ASSIGN_OR_RETURN(
-      Neighbours found, memopt::shareMemory(*communicator, self, arenaBytes, isChecked, patience));
+  MEMOPT_ASSIGN_OR_RETURN(Neighbours found, memopt::shareMemory(*communicator, *placement, self,
+                                                                arenaBytes, isChecked, patience));
   if (!found.group)
     return found.refusal;
-  place = found.placement.getPlace(self.rank);
   neighbours = std::move(found.group);
-  twoLevels = std::make_unique<TwoLevelCommunicator>(*communicator, *neighbours,
-                                                     std::move(found.placement));
+  twoLevels = std::make_unique<TwoLevelCommunicator>(*communicator, *neighbours, *placement);
   MEMOPT_RETURN_IF_ERROR(twoLevels->warmUp());
   return std::string();
 }

@@ -48,20 +48,24 @@ makeMemory(RankMeeting &meeting, int64_t places, int64_t bytes, bool isChecked, 
   return group;
 }
 
-StatusOr<Neighbours> memopt::shareMemory(Communicator &across, const LaunchedRank &self,
-                                         int64_t arenaBytes, bool isChecked,
-                                         RankMeeting::Patience patience) {
+StatusOr<Placement> memopt::findPlacement(Communicator &across) {
   uint64_t mine = identifyHost();
   std::vector<uint64_t> hosts(size_t(across.getRanks()));
   MEMOPT_RETURN_IF_ERROR(across.exchange(&mine, sizeof mine, hosts.data()));
-  Neighbours found{Placement(hosts), nullptr, ""};
-  if (found.placement.countMost() == 1)
+  return Placement(hosts);
+}
+
+StatusOr<Neighbours> memopt::shareMemory(Communicator &across, const Placement &placement,
+                                         const LaunchedRank &self, int64_t arenaBytes,
+                                         bool isChecked, RankMeeting::Patience patience) {
+  Neighbours found;
+  if (placement.countMost() == 1)
     return found;
-  const std::vector<int64_t> &ranks = found.placement.getRanks(found.placement.getHost(self.rank));
+  const std::vector<int64_t> &ranks = placement.getRanks(placement.getHost(self.rank));
   StatusOr<std::unique_ptr<RankMeeting>> meeting =
-      meet(self, ranks, found.placement.getPlace(self.rank), patience);
+      meet(self, ranks, placement.getPlace(self.rank), patience);
   char isAlone = !meeting.isOk();
-  std::vector<char> alone(hosts.size());
+  std::vector<char> alone(size_t(across.getRanks()));
   MEMOPT_RETURN_IF_ERROR(across.exchange(&isAlone, 1, alone.data()));
   if (auto first = std::find(alone.begin(), alone.end(), 1); first != alone.end()) {
     found.refusal =

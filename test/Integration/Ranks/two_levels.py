@@ -4,33 +4,16 @@ this machine: processes of two names do not share memory. Ranks that leave, hang
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
 import launched_ranks
+import named_hosts
 import processes
 from launched_ranks import expect, read_results
+from named_hosts import PLACEMENTS, place
 
 RANKS = 4
-RANK = "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}"  # by Open MPI's name, MPICH's or torchrun's
-# The host of each rank. Launchers say that there are several.
-PLACEMENTS = {"one": "0", "two": f"$(({RANK} / 2))", "four": RANK, "three and one": f"$(({RANK} / 3))",
-              "in turn": f"$(({RANK} % 2))"}
-
-
-def place(host, log="/dev/null"):
-    """Puts a rank on a host, as its launcher would."""
-    inside = f'hostname host{host}; echo $$ >> {log}; exec "$@"'
-    return ["sh", "-c", f"OMPI_COMM_WORLD_LOCAL_SIZE=2 MPI_LOCALNRANKS=2 exec unshare --uts sh -c '{inside}' sh \"$@\"".replace(
-        f"host{host}", f"host'{host}'"), "sh"]
-
-
-def get_options(launcher):
-    if "mpirun" not in launcher[-1]:
-        return []
-    version = subprocess.check_output([*launcher, "--version"], text=True)
-    return [] if "HYDRA" in version else ["--allow-run-as-root", "--oversubscribe"]
 
 
 def check_bits(start, package, data, work):
@@ -44,10 +27,7 @@ def check_bits(start, package, data, work):
             notices[name] = expect(processes.start(*command, data, "--steps=3", "--check-memory", f"--save={folder}/checkpoint",
                                                    f"--report={folder}/report.json"), 0)
             results[name] = read_results(folder)
-            for rank in json.loads((folder / "report.json").read_text())["per_rank"]:
-                assert rank["hot_path_allocations"] <= 3, (name, rank)  # an MPI's own
-                if rank["hot_path_allocations"] == 0:
-                    assert rank["used_peak_bytes"] == rank["predicted_peak_bytes"], rank
+            launched_ranks.check_bytes(folder)
         for name, result in results.items():
             assert [key for key in result if result[key] != results["memory"][key]] == [], (stage, name)
             assert "send each other messages" not in notices[name], (name, notices[name])
@@ -96,13 +76,13 @@ def check_network(start, work):
 
 def main():
     inputs, launcher = pathlib.Path(sys.argv[1]), sys.argv[2:]
-    if subprocess.run(["unshare", "--uts", "hostname", "other"], capture_output=True).returncode:
+    if not named_hosts.are_possible():
         print("no host names of their own here")
         return
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         data, package = launched_ranks.prepare(inputs, work, 8, (0, 3), RANKS)
-        start = [*launcher, *get_options(launcher), "-n", RANKS]
+        start = [*launcher, *named_hosts.get_options(launcher), "-n", RANKS]
         check_bits(start, package, data, work)
         check_losses(start, package[3], data, work)
         check_network(start, work)

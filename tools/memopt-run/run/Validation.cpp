@@ -66,7 +66,7 @@ Status Validation::matchVariables() {
 
 StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &options,
                                                          std::shared_ptr<const Package> package,
-                                                         const Session &training,
+                                                         const Session &training, const Device &own,
                                                          Communicator *communicator, int threads) {
   std::string name = package->getFolder();
   if (package->getManifest().mode != "eval")
@@ -74,7 +74,7 @@ StatusOr<std::unique_ptr<Validation>> Validation::create(const RunOptions &optio
                     " is of mode " + quote(package->getManifest().mode));
   // A device of its own: that of a rank has room for the training's arena alone.
   MEMOPT_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                          openDevice(options.device, communicator ? communicator->getRank() : 0));
+                          openDevice(options.device, own.getNumber()));
   SessionOptions sessionOptions;
   sessionOptions.threads = threads;
   MEMOPT_ASSIGN_OR_RETURN(

@@ -23,10 +23,11 @@ class Validation {
 public:
   /// Opens a session of `package`, and --eval-data. A failure when `training`, which must outlive
   /// this, lacks a variable of the package or has it in another form. Of several ranks, to whom
-  /// `communicator` leads, each has its own, on `threads` threads (0: as many as it may).
+  /// `communicator` leads, each has its own, on `threads` threads (0: as many as it may), and on the
+  /// device of its training, `own`.
   static StatusOr<std::unique_ptr<Validation>> create(const RunOptions &options,
                                                       std::shared_ptr<const Package> package,
-                                                      const Session &training,
+                                                      const Session &training, const Device &own,
                                                       Communicator *communicator, int threads);
 
   /// By evaluations that are among the training's own programs, over the same variables; of several

@@ -142,6 +142,9 @@ public:
   /// What it runs code of, such as "sm_90"; empty when programs bring kernels as code of the cpu.
   virtual std::string getChip() const { return ""; }
 
+  /// Which of its kind on this host it is, from 0.
+  virtual int64_t getNumber() const { return 0; }
+
   /// Bytes of the device's memory that are taken now, by anybody; 0 where it is the host's.
   virtual StatusOr<int64_t> getTakenBytes() const { return 0; }
   /// What was taken when the device had been opened: what its driver needs for a process, and what

@@ -19,6 +19,7 @@
 #include "memopt-runtime/ranks/RankMeeting.h"
 #include "memopt-runtime/ranks/TwoLevelRanks.h"
 #include <chrono>
+#include <optional>
 
 namespace memopt {
 
@@ -26,9 +27,9 @@ namespace memopt {
 class MessageRank {
 public:
   /// Loads the plugin, of MPI or, where no launcher of an MPI started the ranks, of UCX, and finds
-  /// the others. Ranks that compute on a `device` are refused.
-  static StatusOr<std::unique_ptr<MessageRank>>
-  join(const LaunchedRank &self, const std::string &device, RankMeeting::Patience patience);
+  /// the others.
+  static StatusOr<std::unique_ptr<MessageRank>> join(const LaunchedRank &self,
+                                                     RankMeeting::Patience patience);
   ~MessageRank();
 
   bool isFirst() const { return self.rank == 0; }
@@ -41,12 +42,14 @@ public:
   /// All know the text of the first, which waits for nobody; that of others counts for nothing.
   StatusOr<std::string> share(const std::string &text);
 
-  /// Makes memory that ranks of one host share. From then on the communicator uses it. A text says
-  /// why they send messages next door, too.
+  /// Makes memory that ranks of one host share, for arenas of so many bytes; those of devices lie
+  /// elsewhere. From then on the communicator uses it. A text says why they send messages next door,
+  /// too.
   StatusOr<std::string> shareMemory(int64_t arenaBytes, bool isChecked);
-  /// That memory, in which this rank is one of a number; null where there is none.
+  /// That memory; null where there is none.
   const SharedRanks *getMemory() const { return neighbours.get(); }
-  int64_t getPlace() const { return place; }
+  /// Which of the ranks of its host this one is, after compare().
+  int64_t getPlace() const { return placement->getPlace(self.rank); }
 
   /// The end of this rank's run and of its process, as `status` says. `say` tells the user what is
   /// to be told here, before the process may be ended. The result has no text.
@@ -66,7 +69,7 @@ private:
   const RankMeeting::Patience patience;
   std::unique_ptr<MessageCommunicator> communicator;
   std::unique_ptr<SharedRanks> neighbours; ///< null: all send messages
-  int64_t place = 0;
+  std::optional<Placement> placement;
   std::unique_ptr<TwoLevelCommunicator> twoLevels; ///< over both
   std::chrono::steady_clock::time_point lastWord{};
   bool hasEnded = false;

@@ -16,17 +16,20 @@
 
 namespace memopt {
 
+/// The hosts of all ranks, all of which call it.
+StatusOr<Placement> findPlacement(Communicator &across);
+
 /// Memory for the arenas of the ranks of one host.
 struct Neighbours {
-  Placement placement;
   std::unique_ptr<SharedRanks> group; ///< null where ranks send messages to all
   std::string refusal;                ///< why they do so next door, too
 };
 
 /// All ranks call it, on `across`, which reaches all. Those of one host meet, and the first of them
 /// makes the memory. Too little memory is a failure.
-StatusOr<Neighbours> shareMemory(Communicator &across, const LaunchedRank &self, int64_t arenaBytes,
-                                 bool isChecked, RankMeeting::Patience patience);
+StatusOr<Neighbours> shareMemory(Communicator &across, const Placement &placement,
+                                 const LaunchedRank &self, int64_t arenaBytes, bool isChecked,
+                                 RankMeeting::Patience patience);
 
 } // namespace memopt
 

@@ -71,7 +71,7 @@ Status CudaContext::openDevice(int64_t rank) {
   if (count > 1 && rank >= count)
     return environmentError("rank " + std::to_string(rank) + " needs a device of its own, there " +
                             "are " + std::to_string(count));
-  int number = count > 1 ? int(rank) : 0;
+  number = count > 1 ? int(rank) : 0;
   MEMOPT_RETURN_IF_ERROR(explain(driver.deviceGet(&device, number), "cuDeviceGet"));
   MEMOPT_RETURN_IF_ERROR(
       explain(driver.devicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain"));

@@ -30,6 +30,7 @@ public:
 
   std::string getName() const override { return "cuda"; }
   std::string getChip() const override { return chip; }
+  int64_t getNumber() const override { return context->getNumber(); }
   StatusOr<int64_t> getTakenBytes() const override {
     size_t free = 0, total = 0;
     MEMOPT_RETURN_IF_ERROR(context->memGetInfo(&free, &total));

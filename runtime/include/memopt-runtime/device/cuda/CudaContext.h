@@ -48,6 +48,7 @@ public:
 
   const cuda::Driver &getDriver() const { return driver; }
   cuda::CUdevice getDevice() const { return device; }
+  int64_t getNumber() const { return number; } ///< among the devices that this process sees
   StatusOr<int> getAttribute(cuda::CUdeviceAttribute attribute) const;
 
   /// An emulated driver runs library calls on the cpu.
@@ -74,6 +75,7 @@ private:
   mutable std::vector<std::string> notices;
   cuda::Driver driver{};
   cuda::CUdevice device = 0;
+  int number = 0;
   cuda::CUcontext context = nullptr;
 };
 
