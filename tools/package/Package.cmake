@@ -1,6 +1,6 @@
 # What is installed, and where; Debian's package. docs/Install.md is the guide.
 #
-#   runtime      memopt-run, memopt-cudnn, the runtime's library, and oneDNN in a folder of its own
+#   runtime      memopt-run, memopt-cudnn, the runtime's library, oneDNN in a folder of its own, and sources of plugins
 #   development  the C interface's header and a CMake package for programs that use it
 #   compiler     the compiler's tools as they were built: they need LLVM's shared libraries
 #   standalone   the same tools with LLVM inside (tools/standalone), for packages and wheels
@@ -55,6 +55,14 @@ foreach(notice LICENSE THIRD-PARTY-PROGRAMS)
     COMPONENT runtime OPTIONAL)
 endforeach()
 memopt_notices(runtime nlohmann-json3-dev liburing-dev zlib1g-dev libgomp1)
+# A plugin belongs to one MPI or UCX, so users build it where theirs is.
+set(plugins ${private_libraries}/plugins)
+install(PROGRAMS tools/package/build-plugin.sh DESTINATION ${plugins} RENAME build.sh COMPONENT runtime)
+install(FILES runtime/lib/ranks/mpi/MpiMessages.cpp runtime/lib/ranks/ucx/UcxMessages.cpp DESTINATION ${plugins} COMPONENT runtime)
+foreach(header ranks/Messages.h base/Status.h)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES runtime/include/memopt-runtime/${header} DESTINATION ${plugins}/include/memopt-runtime/${folder} COMPONENT runtime)
+endforeach()
 if(TARGET memopt-mpi)
   install(TARGETS memopt-mpi LIBRARY DESTINATION lib COMPONENT mpi)
 endif()

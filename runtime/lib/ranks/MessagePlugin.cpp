@@ -22,14 +22,14 @@ using namespace memopt;
 
 namespace {
 struct PluginSpec {
-  const char *name, *file, *variable;
+  const char *name, *file, *variable, *word;
 };
 } // namespace
 
 static PluginSpec getSpec(Transport transport) {
   if (transport == Transport::Mpi)
-    return {"MPI", "libmemopt-mpi.so", "MEMOPT_MPI_PLUGIN"};
-  return {"UCX", "libmemopt-ucx.so", "MEMOPT_UCX_PLUGIN"};
+    return {"MPI", "libmemopt-mpi.so", "MEMOPT_MPI_PLUGIN", "mpi"};
+  return {"UCX", "libmemopt-ucx.so", "MEMOPT_UCX_PLUGIN", "ucx"};
 }
 
 /// The file of this code: a tool's, or the library of other languages.
@@ -49,6 +49,16 @@ static std::string findPlugin(const PluginSpec &spec) {
   return fileExists(beside) ? beside : getFolder(folder) + "/lib/" + spec.file;
 }
 
+/// How to come by a plugin: an installation has its source and a script.
+static std::string explainBuilding(const PluginSpec &spec) {
+  constexpr const char *script = "memopt/plugins/build.sh";
+  std::string folder = getFolder(getOwnFile());
+  for (const std::string &libraries : {folder, getFolder(folder) + "/lib"})
+    if (std::string path = libraries + "/" + script; fileExists(path))
+      return "build it by 'sh " + path + " " + spec.word + "' where " + spec.name + " is installed";
+  return "build memopt where " + std::string(spec.name) + " is installed";
+}
+
 /// UCX looks at these when it is loaded: what fails we say, and faults are ours. What the user has
 /// said stays.
 static void keepQuiet() {
@@ -65,10 +75,10 @@ StatusOr<std::unique_ptr<Messages>> memopt::openMessages(Transport transport) {
   void *library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library) {
     const char *reason = ::dlerror();
-    return environmentError(
-        "ranks over " + std::string(spec.name) + " need a library that is built against it (" +
-        (reason ? reason : "no reason given") + "); build memopt where " + spec.name +
-        " is installed, or name the library by the environment variable " + spec.variable);
+    return environmentError("ranks over " + std::string(spec.name) +
+                            " need a library that is built against it (" +
+                            (reason ? reason : "no reason given") + "); " + explainBuilding(spec) +
+                            ", or name the library by the environment variable " + spec.variable);
   }
   auto open = reinterpret_cast<MessagesFactory>(::dlsym(library, messagesFactory));
   if (!open)

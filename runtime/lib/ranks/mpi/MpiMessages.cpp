@@ -10,10 +10,7 @@
 // They go through a communicator of their own. Errors are returned where MPI lets them be.
 //
 // This is a library of its own, for each MPI has a binary interface of its own. It is built with
-// any C++17 compiler against the MPI that starts the processes:
-//
-//   mpicxx -std=c++17 -shared -fPIC -I runtime/include runtime/lib/ranks/mpi/MpiMessages.cpp
-//       -o libmemopt-mpi.so
+// any C++17 compiler against the MPI that starts the processes (tools/package/build-plugin.sh).
 //
 //===----------------------------------------------------------------------===//
 
