@@ -24,26 +24,28 @@ struct Alternative {
 };
 } // namespace
 
+// memopt.export writes much of this anew; an archive of torch.export's own has it as the model does.
+static constexpr StringLiteral kRewritten =
+    "export the model by memopt.export, which writes this operator in others that are supported";
 static constexpr StringLiteral kDataShape =
-    "the size of its result depends on the data; keep all elements and weight them with a mask, "
-    "such as torch.where(mask, x, 0).sum() / mask.sum()";
+    "the size of its result depends on the data; export the model by memopt.export, which takes "
+    "such rows as far as a mask and a bound can stand for them, or keep all elements and weight "
+    "them with a mask, such as torch.where(mask, x, 0).sum() / mask.sum()";
 static constexpr StringLiteral kComplex =
-    "complex numbers are not supported; compute spectra where the data is prepared, or multiply by "
-    "constant matrices of cosines and sines";
+    "export the model by memopt.export, which writes complex numbers as pairs; what it leaves is "
+    "not supported";
 static constexpr StringLiteral kDecomposition =
     "linalg.eigh, linalg.svd, linalg.cholesky and linalg.lu are taken; compute others outside of "
     "the step and pass the result as an input or a buffer";
 static constexpr StringLiteral kControlFlow =
-    "control flow inside the step is not supported; compute both sides and choose with "
-    "torch.where, "
-    "or write the loop with a fixed number of turns in Python";
+    "export the model by memopt.export, which writes out both sides and a known number of turns; "
+    "what it leaves is not supported";
 static constexpr StringLiteral kCustom =
     "what an operator of another library computes is not in the program; write it with PyTorch's "
     "operators, with a torch.autograd.Function for a gradient of its own";
 static constexpr StringLiteral kChecked =
-    "checks of values, such as torch.distributions makes of its arguments, are no part of a step; "
-    "give distributions validate_args=False, or switch them all by "
-    "torch.distributions.Distribution.set_default_validate_args(False) before the model runs";
+    "export the model by memopt.export, which makes checks of values part of the step; or give "
+    "distributions validate_args=False";
 static constexpr StringLiteral kPythonNumber =
     "a number that Python takes from a tensor is not known when the program is compiled; keep it a "
     "tensor";
@@ -90,18 +92,15 @@ static constexpr Alternative kAlternatives[] = {
     {"aten.linalg_eigvals.", kDecomposition},
     {"aten._linalg_eigvals.", kDecomposition},
     {"aten.linalg_ldl_", kDecomposition},
-    {"aten.lstm.data", "packed sequences are not supported; pad them and mask the loss"},
-    {"aten.gru.data", "packed sequences are not supported; pad them and mask the loss"},
-    {"aten.rnn_tanh.data", "packed sequences are not supported; pad them and mask the loss"},
-    {"aten.rnn_relu.data", "packed sequences are not supported; pad them and mask the loss"},
-    {"aten._pack_padded_sequence",
-     "packed sequences are not supported; pad them and mask the loss"},
-    {"aten._ctc_loss",
-     "the CTC loss (connectionist temporal classification) is not supported; train this model in "
-     "PyTorch"},
-    {"torchvision.roi_align", "read the regions with F.grid_sample"},
+    {"aten.lstm.data", kRewritten},
+    {"aten.gru.data", kRewritten},
+    {"aten.rnn_tanh.data", kRewritten},
+    {"aten.rnn_relu.data", kRewritten},
+    {"aten._pack_padded_sequence", kRewritten},
+    {"aten._ctc_loss", kRewritten},
+    {"torchvision.roi_align", kRewritten},
     {"torchvision.nms", "boxes are suppressed after prediction, outside of the step"},
-    {"torchvision.deform_conv2d", "read the shifted positions with F.grid_sample"},
+    {"torchvision.deform_conv2d", kRewritten},
     {"aten._segment_reduce", "use scatter_reduce with an index of the segment for each element"},
     {"aten.segment_reduce", "use scatter_reduce with an index of the segment for each element"},
 };

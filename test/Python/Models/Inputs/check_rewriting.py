@@ -7,6 +7,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+import torchvision
 from torch import nn
 
 import memopt
@@ -104,6 +105,26 @@ def fractional_pooling(self, x):
     volume = self.linear(x).reshape(1, 1, 3, 4, 5)
     volume, _ = torch.ops.aten.fractional_max_pool3d(volume, [2, 2, 2], [1, 2, 3], torch.tensor([[[0.1, 0.9, 0.3]]]))
     return small.exp().sum() + volume.square().sum() * index.sum()
+
+
+@case()
+def aligned_regions(self, x):
+    image = self.linear(x).reshape(2, 2, 3, 5)
+    boxes = torch.tensor([[0, 0.3, 0.2, 3.1, 2.7], [1, -1.0, 0.5, 9.0, 1.0], [1, 2.0, 1.0, 2.4, 5.0], [0, 7.0, 7.0, 8.0, 8.0]])
+    align = torchvision.ops.roi_align
+    return (align(image, boxes, (2, 3), sampling_ratio=2, aligned=True).sin().sum() + align(image, boxes, 2, 0.5, 3).cos().sum()
+            + align(image, boxes, (2, 1), 0.5, aligned=True).exp().sum() + align(image, boxes, 3, 0.4).square().sum())
+
+
+@case(w=lambda: torch.randn(4, 1, 2, 3), v=lambda: torch.randn(2, 2, 1, 2))
+def moved_taps(self, x):
+    image = self.linear(x).reshape(2, 2, 3, 5)
+    offset = F.pad(self.linear(x).flatten(), (0, 84)).reshape(2, 24, 1, 3) + 0.3
+    mask = offset[:, :12].sigmoid()
+    y = torchvision.ops.deform_conv2d(image, offset, self.w, stride=(2, 2), padding=(0, 1), mask=mask)
+    near = self.linear(x).flatten()[:40].reshape(2, 4, 1, 5).expand(2, 4, 3, 5) * 0.5
+    z = torchvision.ops.deform_conv2d(image, near, self.v, torch.ones(2), padding=(0, 1), dilation=(1, 2))
+    return y.sin().sum() + z.square().sum()
 
 
 @case()
