@@ -33,5 +33,3 @@ void _gfortran_concat_string(size_t length, char *result, size_t first, const ch
 
 /// The caller gets a negative `info`, and says so.
 void xerbla_(const char *, const int *, size_t) {}
-
-const char *memopt::libraries::getLapackName() { return "lapack"; }
