@@ -21,7 +21,7 @@ generate() { # generate TITLE FILE.md SOURCE.td FILE.td OPTIONS...: one page
 # The ops of C functions are generated apart from the others, and documented with them.
 all=$(mktemp --suffix=.td)
 trap 'rm -f "$all"' EXIT
-printf 'include "memopt/Dialect/%s.td"\n' MemoptOps ForeignOps RowOps >"$all"
+printf 'include "memopt/Dialect/%s.td"\n' MemoptOps ForeignOps LinearAlgebraOps RowOps >"$all"
 generate "The memopt dialect" MemoptDialect.md Dialect/MemoptOps.td "$all" -gen-dialect-doc -dialect=memopt
 generate "Interfaces between ops and passes" MemoptInterfaces.md Interfaces/MemoptInterfaces.td include/memopt/Interfaces/MemoptInterfaces.td -gen-op-interface-docs
 generate "Passes" MemoptPasses.md Transforms/Passes.td include/memopt/Transforms/Passes.td -gen-pass-doc

@@ -22,7 +22,7 @@ while :; do
 done
 (($#)) || set -- release
 
-packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev libzstd-dev liburing-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
+packages=(g++ cmake ninja-build ccache python3-venv zlib1g-dev libzstd-dev liburing-dev liblapack-dev libblas-dev nlohmann-json3-dev libgtest-dev libbenchmark-dev
           libmlir-22-dev liblld-22-dev mlir-22-tools llvm-22-dev llvm-22-tools clang-22 lld-22
           dataset-fashion-mnist bible-kjv bible-kjv-text)
 for preset; do

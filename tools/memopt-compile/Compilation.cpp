@@ -436,19 +436,19 @@ static mlir::memopt::NetworkAttr describeNetwork(MLIRContext *context,
   return mlir::memopt::NetworkAttr::get(context, members, latencies, rates);
 }
 
+Attribute Compilation::describeTarget() {
+  if (options.device)
+    return options.device->toAttribute(&context);
+  DictionaryAttr profile = options.profile ? options.profile->toAttribute(&context) : nullptr;
+  return mlir::memopt::CpuAttr::get(&context, options.targetFeatures, options.runThreads,
+                                    options.reference, profile);
+}
+
 void Compilation::setTarget() {
   if (options.pipeline.ranks > 1 && !options.network.levels.empty())
     (*module)->setAttr(mlir::memopt::MemoptDialect::kNetworkAttr,
                        describeNetwork(&context, options.network));
-  if (options.device) {
-    (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
-                       options.device->toAttribute(&context));
-    return;
-  }
-  DictionaryAttr profile = options.profile ? options.profile->toAttribute(&context) : nullptr;
-  (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr,
-                     mlir::memopt::CpuAttr::get(&context, options.targetFeatures,
-                                                options.runThreads, options.reference, profile));
+  (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr, describeTarget());
 }
 
 llvm::Error Compilation::readModel() {
@@ -459,6 +459,8 @@ llvm::Error Compilation::readModel() {
   import.evaluate = options.evaluate;
   import.dropout = options.dropout;
   import.allowsC = options.allowsC;
+  context.loadDialect<mlir::memopt::MemoptDialect>();
+  import.target = describeTarget();
   import.dimensions = options.dimensions;
   return ::memopt::pt2::importPt2(context, options.input, import).moveInto(module);
 }

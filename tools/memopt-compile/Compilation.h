@@ -82,6 +82,7 @@ private:
   llvm::Error readModel();
   llvm::Error parseModel();
   llvm::FailureOr<std::string> resolveTarget();
+  mlir::Attribute describeTarget();
   void setTarget();
   ::memopt::StatusCode checkForeignCalls();
   StatusCode keep(llvm::Error error);

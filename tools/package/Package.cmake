@@ -54,7 +54,7 @@ foreach(notice LICENSE THIRD-PARTY-PROGRAMS)
   install(FILES ${onednn_notices}/share/doc/onednn/${notice} DESTINATION share/doc/memopt RENAME LICENSE.oneDNN.${notice}
     COMPONENT runtime OPTIONAL)
 endforeach()
-memopt_notices(runtime nlohmann-json3-dev liburing-dev zlib1g-dev libgomp1)
+memopt_notices(runtime nlohmann-json3-dev liburing-dev liblapack-dev libblas-dev zlib1g-dev libgomp1)
 # A plugin belongs to one MPI or UCX, so users build it where theirs is.
 set(plugins ${private_libraries}/plugins)
 install(PROGRAMS tools/package/build-plugin.sh DESTINATION ${plugins} RENAME build.sh COMPONENT runtime)

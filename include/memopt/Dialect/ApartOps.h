@@ -20,6 +20,9 @@
 #include "memopt/Dialect/ForeignOps.h.inc"
 
 #define GET_OP_CLASSES
+#include "memopt/Dialect/LinearAlgebraOps.h.inc"
+
+#define GET_OP_CLASSES
 #include "memopt/Dialect/RowOps.h.inc"
 
 namespace mlir::memopt {

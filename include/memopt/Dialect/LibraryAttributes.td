@@ -127,4 +127,19 @@ def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
     $accumulator) `>` }];
 }
 
+def Memopt_LinearAlgebraAttr : Memopt_LibraryCallAttr<"LinearAlgebra", "linear_algebra"> {
+  let summary = "A decomposition of matrices, or what solves by one";
+  let description = [{
+    What `memopt.linear_algebra` of this `kind` computes, of `batch` matrices of `rows` by `columns` one behind the other. `width`
+    is the number of right sides of a solve or of a product of reflections its factors, else 0. `upper`, `unit` and
+    `transposed` are those of a solve.
+
+    Example: `#memopt.linear_algebra<kind = cholesky, batch = 2, rows = 16, columns = 16, type = f32>`
+  }];
+  let parameters = (ins "::mlir::memopt::LinearAlgebraKind":$kind, "int64_t":$batch, "int64_t":$rows, "int64_t":$columns,
+    DefaultValuedParameter<"int64_t", "0">:$width, Memopt_Flag:$upper, Memopt_Flag:$unit, Memopt_Flag:$transposed,
+    "::mlir::Type":$type);
+  let assemblyFormat = [{ `<` struct($kind, $batch, $rows, $columns, $width, $upper, $unit, $transposed, $type) `>` }];
+}
+
 #endif // MEMOPT_DIALECT_LIBRARYATTRIBUTES_TD

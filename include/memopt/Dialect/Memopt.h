@@ -29,6 +29,7 @@
 
 namespace mlir::OpTrait {
 template <typename OpTy> class ComputedByLibrary : public TraitBase<OpTy, ComputedByLibrary> {};
+template <typename OpTy> class ComputedInFull : public TraitBase<OpTy, ComputedInFull> {};
 template <typename OpTy> class FillsKernel : public TraitBase<OpTy, FillsKernel> {};
 template <typename OpTy> class ReadsStrides : public TraitBase<OpTy, ReadsStrides> {};
 template <typename OpTy> class ReadsShapeOnly : public TraitBase<OpTy, ReadsShapeOnly> {};

@@ -49,6 +49,8 @@ def Memopt_FillsKernel : NativeOpTrait<"FillsKernel"> { let cppNamespace = "::ml
 def Memopt_ComputedByLibrary : NativeOpTrait<"ComputedByLibrary"> {
   let cppNamespace = "::mlir::OpTrait";
 }
+/// A library computes it in the type of its operands: form-library-calls makes it one call, and no precision narrows it.
+def Memopt_ComputedInFull : NativeOpTrait<"ComputedInFull"> { let cppNamespace = "::mlir::OpTrait"; }
 /// Its library reads operands through strides, in whatever order their dimensions lie.
 def Memopt_ReadsStrides : NativeOpTrait<"ReadsStrides"> {
   let cppNamespace = "::mlir::OpTrait";

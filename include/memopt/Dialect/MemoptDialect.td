@@ -91,6 +91,7 @@ def Memopt_ResourceAttr : Memopt_EnumAttr<Memopt_Resource, "resource">;
 def Memopt_PhaseAttr : Memopt_EnumAttr<Memopt_Phase, "phase">;
 def Memopt_LayoutAttr : Memopt_EnumAttr<Memopt_Layout, "layout">;
 def Memopt_ReduceKindAttr : Memopt_EnumAttr<Memopt_ReduceKind, "reduce">;
+def Memopt_LinearAlgebraKindAttr : Memopt_EnumAttr<Memopt_LinearAlgebraKind, "algebra">;
 def Memopt_ResamplingAttr : Memopt_EnumAttr<Memopt_Resampling, "resampling">;
 def Memopt_DistributionAttr : Memopt_EnumAttr<Memopt_Distribution, "distribution">;
 def Memopt_ScatterKindAttr : Memopt_EnumAttr<Memopt_ScatterKind, "scatter">;

@@ -57,6 +57,12 @@ def Memopt_ConvolutionKind : Memopt_Enum<"ConvolutionKind", "which of a convolut
 def Memopt_AttentionKind : Memopt_Enum<"AttentionKind", "attention or its gradient", [
   I32EnumAttrCase<"Forward", 0, "forward">, I32EnumAttrCase<"Backward", 1, "backward">]>;
 
+def Memopt_LinearAlgebraKind : Memopt_Enum<"LinearAlgebraKind", "what is computed of matrices", [
+  I32EnumAttrCase<"Cholesky", 0, "cholesky">, I32EnumAttrCase<"Eigenvectors", 1, "eigenvectors">,
+  I32EnumAttrCase<"SingularVectors", 2, "singular_vectors">, I32EnumAttrCase<"Reflections", 3, "reflections">,
+  I32EnumAttrCase<"ReflectionProduct", 4, "reflection_product">, I32EnumAttrCase<"Lu", 5, "lu">,
+  I32EnumAttrCase<"LuSolve", 6, "lu_solve">, I32EnumAttrCase<"TriangularSolve", 7, "triangular_solve">]>;
+
 def Memopt_Resampling : Memopt_Enum<"Resampling", "how a resized element is made", [
   I32EnumAttrCase<"Nearest", 0, "nearest">, I32EnumAttrCase<"NearestExact", 1, "nearest_exact">,
   I32EnumAttrCase<"Linear", 2, "linear">, I32EnumAttrCase<"Cubic", 3, "cubic">, I32EnumAttrCase<"Area", 4, "area">,

@@ -107,6 +107,10 @@ struct CallImplementation {
 /// The most elements of a tensor. Shapes come from files; within this bound no size times bytes
 /// overflows.
 inline constexpr int64_t kMaxElements = int64_t(1) << 48;
+/// Of matrices that a library takes apart, the smaller extent and any. LAPACK counts in 32 bits,
+/// workspaces of a few squares of the smaller extent among them.
+inline constexpr int64_t kMaxMatrixSquare = int64_t(1) << 14;
+inline constexpr int64_t kMaxMatrixExtent = int64_t(1) << 24;
 /// Whether a tensor's sizes are known and within the bound, those behind a size of 0 too.
 bool hasBoundedShape(Type type);
 

@@ -397,6 +397,8 @@ def TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       "bool", "accumulatesConvolutions", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library computes attention of any heads; else kernels do where heads are narrow enough, and where they are not it is written out as products and a softmax.",
       "bool", "computesAttention", (ins), "", [{ return true; }]>,
+    InterfaceMethod<"Whether a library takes matrices apart (memopt.linear_algebra); else loops of the program do.",
+      "bool", "computesLinearAlgebra", (ins), "", [{ return true; }]>,
     InterfaceMethod<"Whether a library reads a matrix with these strides of rows and columns as it lies.",
       "bool", "canReadMatrix", (ins "int64_t":$rowStride, "int64_t":$columnStride)>,
     InterfaceMethod<"Whether a kernel's result may take a row of an operand that the kernel reads as a whole.",

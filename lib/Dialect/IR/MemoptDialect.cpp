@@ -59,6 +59,10 @@ void MemoptDialect::initialize() {
       >();
   addOperations<
 #define GET_OP_LIST
+#include "memopt/Dialect/LinearAlgebraOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
 #include "memopt/Dialect/RowOps.cpp.inc"
       >();
   addAttributes<

@@ -42,6 +42,8 @@ Error GraphImporter::error(const Twine &message) const { return makeError(file +
 Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
   mlir::Location loc = mlir::NameLoc::get(builder.getStringAttr(file));
   module = ModuleOp::create(loc);
+  if (options.target)
+    (*module)->setAttr(mlir::memopt::MemoptDialect::kTargetAttr, options.target);
   builder.setInsertionPointToEnd(module->getBody());
   function =
       mlir::func::FuncOp::create(builder, loc, "train_step", builder.getFunctionType({}, {}));
@@ -68,7 +70,10 @@ Expected<mlir::OwningOpRef<ModuleOp>> GraphImporter::run() {
 //===----------------------------------------------------------------------===//
 
 /// Assertions and arithmetic on sizes: sizes are static, the recorded hints stand for them.
-static bool isAssertion(StringRef target) { return target.starts_with("aten._assert"); }
+/// What a solver says of its success shows in the values here.
+static bool isAssertion(StringRef target) {
+  return target.starts_with("aten._assert") || target == "aten._linalg_check_errors.default";
+}
 static bool isHousekeeping(StringRef target) {
   return isAssertion(target) || target == "aten.sym_size.int" ||
          target == "aten.sym_constrain_range_for_size.default" ||

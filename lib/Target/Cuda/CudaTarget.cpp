@@ -199,6 +199,8 @@ struct CudaTarget : TargetAttrInterface::ExternalModel<CudaTarget, CudaAttr> {
   }
   /// Kernels of ours do, where heads are not too wide.
   bool computesAttention(Attribute) const { return false; }
+  /// cuSOLVER allocates what it works in.
+  bool computesLinearAlgebra(Attribute) const { return false; }
 
   /// Where neither rows nor columns are contiguous a copy is needed.
   bool canReadMatrix(Attribute, int64_t rowStride, int64_t columnStride) const {

@@ -20,7 +20,7 @@ LogicalResult mlir::memopt::formLibraryCalls(Block &block) {
   for (Operation &op : block) {
     if (auto write = dyn_cast<WriteOp>(op))
       writes[write.getVariableAttr()].push_back(write);
-    if (op.hasTrait<OpTrait::ComputedByLibrary>())
+    if (op.hasTrait<OpTrait::ComputedByLibrary>() || op.hasTrait<OpTrait::ComputedInFull>())
       ops.push_back(&op);
   }
   for (Operation *op : ops) {
@@ -34,6 +34,7 @@ LogicalResult mlir::memopt::formLibraryCalls(Block &block) {
                 [](auto convolution) { return formConvolutionCall(convolution); })
             .Case<AttentionOp, AttentionBackwardOp>(
                 [](auto attention) { return formAttentionCall(attention); })
+            .Case([](LinearAlgebraOp algebra) { return formLinearAlgebraCall(algebra); })
             .Default([](Operation *other) {
               return other->emitOpError("is computed by a library, but no call is known for it");
             });

@@ -281,6 +281,16 @@ def cholesky():
     return finish(model, low, [3, 3])
 
 
+def eigenvalues(rows=100):
+    model = Model()
+    a = model.op("aten.expand.default", ("a", "f32", [rows, rows]), self_=model.parameter("number", [1, 1]), size=[rows, rows])
+    return finish(model, model.op("aten.linalg_eigvalsh.default", ("values", "f32", [rows]), self_=a), [rows])
+
+
+def many_eigenvalues():
+    return eigenvalues(16385)
+
+
 def spectrum():
     model = Model()
     a = model.parameter("a", [2, 5])

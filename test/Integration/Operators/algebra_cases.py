@@ -175,6 +175,13 @@ def factors(random):
     a, b = regular(random, 4, 4), uniform(random, 4, 2)
     _, low, up, exchanges = factor(a)
     both = pack(low, up, a.shape).astype("f4")
+    # With what PyTorch's own gradients read.
+    yield smooth("_linalg_det", np.linalg.det, 1e-4, more=[both, exchanges], A=a)
+    yield row("_linalg_slogdet", [*np.linalg.slogdet(a.astype("f8")), both, exchanges], None, TOLERANCE, A=a)
+    yield smooth("_linalg_solve_ex", np.linalg.solve, 1e-4, more=[both, exchanges, INFO], A=a, B=b)
+    _, left_low, left_up, left_exchanges = factor(a.T)
+    yield row("_linalg_solve_ex", [np.linalg.solve(a.T.astype("f8"), b).T, pack(left_low, left_up, a.shape), left_exchanges, INFO], None, TOLERANCE,
+              A=a, B=b.T.copy(), left=False)
     x = np.linalg.solve(a.astype("f8"), b)
     yield row("linalg_lu_solve", x, None, TOLERANCE, LU=both, pivots=exchanges, B=b)
     yield row("linalg_lu_solve", np.linalg.solve(a.T.astype("f8"), b), None, TOLERANCE, LU=both, pivots=exchanges, B=b, adjoint=True)
@@ -224,12 +231,14 @@ def rotations(random):
     yield smooth("linalg_eigvalsh", lambda a: values(a) ** 1, 1e-4, self_=both)
     yield row("linalg_eigvalsh", values(both), None, 1e-4, self_=np.triu(both), UPLO="U")
     yield row("linalg_eigh", [values(both), None], None, 1e-4, self_=both)
+    yield row("_linalg_eigh", [values(both), None], None, 1e-4, A=both)
     for m, n in ((4, 4), (6, 4), (3, 5)):
         x = spread(random, m, n)
         sizes = lambda x: np.linalg.svd(x, compute_uv=False)
         yield smooth("linalg_svdvals", sizes, 1e-4, A=x)
         yield row("linalg_svd", [None, sizes(x.astype("f8")), None], None, 1e-4, A=x, full_matrices=False)
         yield row("svd", [None, sizes(x.astype("f8")), None], None, 1e-4, self_=x)
+        yield row("_linalg_svd", [None, sizes(x.astype("f8")), None], None, 1e-4, A=x)
         for target, how in (("linalg_pinv.atol_rtol_float", {"rtol": 1e-3}), ("linalg_pinv.default", {"rcond": 1e-3}), ("pinverse", {})):
             yield smooth(target, np.linalg.pinv, 1e-4, keywords=how, self_=x)
         yield smooth("linalg_lstsq", lambda a, b: np.linalg.pinv(a) @ b, 2e-4, more=[None, None, None], self_=x, b=uniform(random, m, 2))

@@ -102,10 +102,10 @@ class Family:
         subprocess.run(list(map(str, [*command, *options])), check=True, capture_output=True, text=True, timeout=600)
         return read_safetensors(folder / "saved" / "model.safetensors"), read_safetensors(folder / "gradients.safetensors")
 
-    def check(self, tools, folder):
+    def check(self, tools, folder, *options):
         """What differs, one line each."""
         try:
-            saved, gradients = self.run(tools, folder)
+            saved, gradients = self.run(tools, folder, *options)
         except subprocess.CalledProcessError as error:
             return [error.stderr.strip()[-2000:]]
         wrong = [difference(name, *about, saved[name]) for name, about in self.expected.items()]
@@ -132,14 +132,16 @@ def main():
     parser.add_argument("families", nargs="*", default=list(GROUPS),
                         help="of " + ", ".join(FAMILIES) + "; or groups of them: " + ", ".join(GROUPS))
     parser.add_argument("--tools", default="", help="folder of memopt-run; by default it is on PATH")
+    parser.add_argument("--device", help="description of the device to compile for and run on")
     options = parser.parse_args()
+    device = ["--device=cuda", "--target=cuda", f"--target-features={options.device}"] if options.device else []
     families = [family for name in options.families for family in GROUPS.get(name, [name])]
     count = failed = 0
     for name in families:
         cases = list(FAMILIES[name](np.random.default_rng(7)))
         count += len(cases)
         with tempfile.TemporaryDirectory() as folder:
-            for problem in Family(cases).check(options.tools, pathlib.Path(folder)):
+            for problem in Family(cases).check(options.tools, pathlib.Path(folder), *device):
                 failed += 1
                 print(f"FAIL {name}: {problem}")
     print(f"{count} operators in {len(families)} families, {failed} wrong results")

@@ -39,6 +39,9 @@ struct ImportOptions {
   bool dropout = true;
   /// Operators that the archive brings as C source are compiled into the program.
   bool allowsC = false;
+  /// The machine that the module is for (memopt.target), or null for a processor: what its libraries
+  /// do not compute is written out.
+  mlir::Attribute target;
   /// Sizes of the archive's symbolic dimensions, all of which need one.
   DimensionSizes dimensions;
 };

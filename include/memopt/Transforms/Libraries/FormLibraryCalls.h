@@ -9,7 +9,7 @@
 #ifndef MEMOPT_TRANSFORMS_LIBRARIES_FORMLIBRARYCALLS_H
 #define MEMOPT_TRANSFORMS_LIBRARIES_FORMLIBRARYCALLS_H
 
-#include "memopt/Dialect/Memopt.h"
+#include "memopt/Dialect/ApartOps.h"
 
 #include "mlir/IR/Block.h"
 
@@ -30,6 +30,7 @@ LogicalResult formConvolutionCall(ConvolutionBackwardDataOp op);
 LogicalResult formConvolutionCall(ConvolutionBackwardWeightsOp op, const VariableWrites &writes);
 LogicalResult formAttentionCall(AttentionOp op);
 LogicalResult formAttentionCall(AttentionBackwardOp op);
+LogicalResult formLinearAlgebraCall(LinearAlgebraOp op);
 
 } // namespace mlir::memopt
 

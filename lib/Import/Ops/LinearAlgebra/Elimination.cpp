@@ -6,8 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Elimination with pivots: a loop takes the row with the largest element of a column off all others.
-// Rows stay where they are, and their order counts at the end.
+// Elimination with pivots: the target's library factors the matrix and solves by the factors. Else a
+// loop takes the row with the largest element of a column off all others. Rows stay where they are,
+// and their order counts at the end.
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,6 +19,7 @@ using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
+using mlir::memopt::LinearAlgebraKind;
 using mlir::memopt::ReduceKind;
 
 //===----------------------------------------------------------------------===//
@@ -32,9 +34,39 @@ struct Eliminated {
 };
 } // namespace
 
+static constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// X of A X = B by what a library gives of A, which has NaN where A is singular.
+static Element solveByFactors(const Matrices &factors, Element b, bool transposed = false) {
+  SolveFlags flags;
+  flags.transposed = transposed;
+  return compute(LinearAlgebraKind::LuSolve, {factors[0], factors[1], b}, flags)[0];
+}
+
+/// The diagonal of U, [batch, n, 1].
+static Element pivotsOf(const Matrices &factors) { return turn(diagonalOf(factors[0])); }
+
+/// Factors whose matrix is singular are NaN, so that what is solved by them is, too.
+static Matrices markSingular(Matrices factors) {
+  Element smallest = total(abs(pivotsOf(factors)), 1, ReduceKind::Min);
+  factors[0] = select(over(equals(smallest, 0), factors[0]), kNaN, factors[0]);
+  return factors;
+}
+
+static Eliminated eliminateByLibrary(Element a) {
+  Matrices factors = compute(LinearAlgebraKind::Lu, a);
+  Element exchanges = numbersAsColumn(factors[1]), number = rowNumbers(exchanges);
+  Element pivots = pivotsOf(factors);
+  Element sign = select(equals(exchanges, number), pivots.like(1), pivots.like(-1));
+  return {solveByFactors(markSingular(factors), identityLike(a)), pivots,
+          total(sign, 1, ReduceKind::Mul)};
+}
+
 /// Gauss and Jordan, and a step that corrects the inverse. A pivot of zero divides by one, so that
 /// determinants stay numbers; the inverse has NaN then.
 static Eliminated eliminate(Element a) {
+  if (hasLibrary(a))
+    return eliminateByLibrary(a);
   int64_t n = countRows(a);
   Element both = join(a, identityLike(a), 2), used = take(a, 2, 0, 1).like(0);
   Loop loop = repeat(n, false, {}, {}, {both, used}, [&](const Turn &at) {
@@ -57,8 +89,7 @@ static Eliminated eliminate(Element a) {
   Element inverse = product(picks, take(loop.last[0], 2, n, n));
   inverse = inverse + product(inverse, identityLike(a) - product(a, inverse));
   Element smallest = total(abs(pivots), 1, ReduceKind::Min);
-  inverse =
-      select(over(equals(smallest, 0), inverse), std::numeric_limits<double>::quiet_NaN(), inverse);
+  inverse = select(over(equals(smallest, 0), inverse), kNaN, inverse);
   // By the pairs that are out of order.
   Element isTurned =
       less(over(turn(places), numbers), numbers) & less(rowNumbers(a), columnNumbers(a));
@@ -73,7 +104,19 @@ Element memopt::pt2::inverse(Element a) {
   });
 }
 
+/// By the factors, also of the transposed matrix, whose solution is the gradient.
+static Element solveByLibrary(Element a, Element b) {
+  Matrices factors = markSingular(compute(LinearAlgebraKind::Lu, a));
+  Element x = solveByFactors(factors, b);
+  return withBackward(x, {a, b}, [&](Elements reaching) -> Matrices {
+    Element toB = solveByFactors(factors, reaching[0], /*transposed=*/true);
+    return {-product(toB, turn(x)), toB};
+  })[0];
+}
+
 Element memopt::pt2::solve(Element a, Element b) {
+  if (hasLibrary(a))
+    return solveByLibrary(a, b);
   Element inverse = eliminate(a).inverse;
   auto solve = [](Element a, Element inverse, Element b) {
     Element x = product(inverse, b);
@@ -116,6 +159,9 @@ static Error lowerSolve(OpContext &op) {
   RETURN_IF_ERROR(checkRows(op, matrix, kMostRows, "a solve"));
   if (op.getNumResults() > 1)
     setInfo(op, op.getNumResults() - 1);
+  if (op.getNumResults() > 2) {
+    RETURN_IF_ERROR(setFactors(op, 1, isLeft ? matrix : turn(matrix)));
+  }
   return setMatrices(op, 0, isLeft ? solve(matrix, right) : turn(solve(turn(matrix), turn(right))));
 }
 
@@ -181,6 +227,9 @@ static Error lowerDeterminant(OpContext &op) {
     Element factor = over(reaching * value, a);
     return select(equals(factor, 0), 0.0, factor * turn(found.inverse));
   });
+  if (op.getNumResults() > 1) {
+    RETURN_IF_ERROR(setFactors(op, 1, a));
+  }
   return setMatrices(op, 0, value);
 }
 
@@ -198,13 +247,16 @@ static Error lowerSignAndLogarithm(OpContext &op) {
   ASSIGN_OR_RETURN(Element a, getForDeterminant(op));
   auto [sign, size] = signAndLogarithm(a);
   RETURN_IF_ERROR(setMatrices(op, 0, sign));
+  if (op.getNumResults() > 2) {
+    RETURN_IF_ERROR(setFactors(op, 2, a));
+  }
   return setMatrices(op, 1, size);
 }
 
 static Error lowerLogDeterminant(OpContext &op) {
   ASSIGN_OR_RETURN(Element a, getForDeterminant(op));
   auto [sign, size] = signAndLogarithm(a);
-  return setMatrices(op, 0, select(less(sign, 0), std::numeric_limits<double>::quiet_NaN(), size));
+  return setMatrices(op, 0, select(less(sign, 0), kNaN, size));
 }
 
 //===----------------------------------------------------------------------===//
@@ -257,6 +309,11 @@ void memopt::pt2::registerElimination(OpTable &table) {
   table.add("aten.linalg_solve.default", "Tensor A, Tensor B, bool left=True", lowerSolve);
   table.add("aten.linalg_solve_ex.default",
             "Tensor A, Tensor B, bool left=True, bool check_errors=False", lowerSolve);
+  // What PyTorch's own gradients call, with the factors that these read.
+  table.add("aten._linalg_solve_ex.default",
+            "Tensor A, Tensor B, bool left=True, bool check_errors=False", lowerSolve);
+  table.add("aten._linalg_det.default", "Tensor A", lowerDeterminant);
+  table.add("aten._linalg_slogdet.default", "Tensor A", lowerSignAndLogarithm);
   table.add("aten.linalg_tensorinv.default", "Tensor self, int ind=2", lowerTensorInverse);
   table.add("aten.linalg_tensorsolve.default", "Tensor self, Tensor other, int[]? dims=None",
             lowerTensorSolve);

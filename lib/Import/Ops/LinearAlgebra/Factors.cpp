@@ -18,6 +18,7 @@ using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
+using mlir::memopt::LinearAlgebraKind;
 using mlir::memopt::ReduceKind;
 
 //===----------------------------------------------------------------------===//
@@ -44,6 +45,10 @@ static Element exchangeRows(Element a, Element at, Element place) {
 }
 
 static Exchanged eliminateInPlace(Element a, bool pivots) {
+  if (pivots && hasLibrary(a)) {
+    Matrices found = compute(LinearAlgebraKind::Lu, a);
+    return {found[0], numbersAsColumn(found[2]), numbersAsColumn(found[1])};
+  }
   int64_t m = countRows(a), count = std::min(m, countColumns(a));
   Element order = take(rowNumbers(a), 2, 0, 1);
   Loop loop = repeat(count, false, {}, {}, {a, order}, [&](const Turn &at) {
@@ -138,16 +143,22 @@ static Error setExchanges(OpContext &op, size_t place, Element exchanges) {
   return setMatrices(op, place, {op.b, numbers});
 }
 
-/// Both factors in one matrix, without the ones of L.
+Error memopt::pt2::setFactors(OpContext &op, size_t place, Element a, bool pivots) {
+  if (!op.isUsed(place) && !op.isUsed(place + 1))
+    return Error::success();
+  int64_t m = countRows(a), n = countColumns(a);
+  Factors found = factor(a, pivots);
+  Element both = padTo(lowerPart(found.low, 1), m, n) + padTo(found.up, m, n);
+  RETURN_IF_ERROR(setMatrices(op, place, both));
+  return setExchanges(op, place + 1, found.exchanges);
+}
+
 static Error lowerPackedFactors(OpContext &op) {
   ASSIGN_OR_RETURN(Element a, getMatrices(op, op.hasParameter("A") ? "A" : "self"));
   RETURN_IF_ERROR(checkRows(op, a, kMostRows, "the LU decomposition"));
-  int64_t m = countRows(a), n = countColumns(a);
-  Factors found = factor(a, op.flag("pivot"));
-  RETURN_IF_ERROR(setMatrices(op, 0, padTo(lowerPart(found.low, 1), m, n) + padTo(found.up, m, n)));
   if (op.getNumResults() > 2)
     setInfo(op, 2);
-  return setExchanges(op, 1, found.exchanges);
+  return setFactors(op, 0, a, op.flag("pivot"));
 }
 
 /// The row that each row was, from the exchanges [.., count] counted from 1.

@@ -87,11 +87,17 @@ void memopt::pt2::setInfo(OpContext &op, size_t place) {
 }
 
 Error memopt::pt2::checkRows(OpContext &op, Element a, int64_t most, StringRef what) {
-  int64_t rows = std::min(countRows(a), countColumns(a));
-  if (rows <= most)
+  int64_t rows = std::min(countRows(a), countColumns(a)),
+          longer = std::max(countRows(a), countColumns(a));
+  bool isLong = longer > mlir::memopt::kMaxMatrixExtent;
+  if (hasLibrary(a))
+    most = mlir::memopt::kMaxMatrixSquare;
+  if (rows <= most && !isLong)
     return Error::success();
-  return op.error(what + " of a matrix of " + Twine(rows) + " rows is not supported, only up to " +
-                  Twine(most) +
+  return op.error(what + " of a matrix of " + Twine(isLong ? longer : rows) +
+                  " rows is not supported, only up to " +
+                  Twine(isLong ? mlir::memopt::kMaxMatrixExtent : most) +
+                  (hasLibrary(a) ? "" : " on this target") +
                   "; compute it outside of the step and pass the result as an input or a buffer");
 }
 
@@ -120,8 +126,7 @@ Element memopt::pt2::turn(Element a) {
   return {a.getBuilder(), transposeValue(a.getBuilder(), a, {0, 2, 1})};
 }
 
-/// What a transposed operand was: a product reads through it.
-static std::pair<Value, bool> readThrough(Value value) {
+std::pair<Value, bool> memopt::pt2::readThrough(Value value) {
   auto transpose = value.getDefiningOp<mlir::memopt::TransposeOp>();
   if (transpose && transpose.getPermutation() == ArrayRef<int64_t>{0, 2, 1})
     return {transpose.getInput(), true};
@@ -205,6 +210,52 @@ Element memopt::pt2::padTo(Element a, int64_t rows, int64_t columns) {
       a = join(a, {b, splat(b, type, 0.0)}, dimension);
   }
   return a;
+}
+
+//===----------------------------------------------------------------------===//
+// Library calls
+//===----------------------------------------------------------------------===//
+
+bool memopt::pt2::hasLibrary(Element a) {
+  mlir::Operation *parent = a.getBuilder().getInsertionBlock()->getParentOp();
+  auto module = parent->getParentOfType<mlir::ModuleOp>();
+  auto target = module ? module->getAttrOfType<mlir::memopt::TargetAttrInterface>(
+                             mlir::memopt::MemoptDialect::kTargetAttr)
+                       : nullptr;
+  return !target || target.computesLinearAlgebra();
+}
+
+/// The results' types are those of a library call's views.
+Matrices memopt::pt2::compute(mlir::memopt::LinearAlgebraKind kind, Elements inputs,
+                              SolveFlags flags) {
+  Builder &b = inputs.front().getBuilder();
+  ArrayRef<int64_t> sizes = sizesOf(inputs.front());
+  int64_t width = inputs.size() > 1 ? sizesOf(inputs.back()).back() : 0;
+  auto call = mlir::memopt::LinearAlgebraAttr::get(
+      b.getContext(), kind, sizes[0], sizes[1], sizes[2], width, flags.upper, flags.unit,
+      flags.transposed, mlir::getElementTypeOrSelf(inputs.front().getType()));
+  SmallVector<mlir::Type> types;
+  for (const mlir::memopt::BufferView &view :
+       ArrayRef(call.getViews()).drop_front(call.getNumOperands()))
+    types.push_back(RankedTensorType::get(view.extents, view.elementType));
+  SmallVector<Value> operands(inputs.begin(), inputs.end());
+  auto op = mlir::memopt::LinearAlgebraOp::create(b, types, operands, kind, flags.upper, flags.unit,
+                                                  flags.transposed);
+  Matrices results;
+  for (Value value : op.getResults())
+    results.push_back({b, value});
+  return results;
+}
+
+Element memopt::pt2::numbersAsRow(Element numbers) {
+  ArrayRef<int64_t> sizes = sizesOf(numbers);
+  return {numbers.getBuilder(),
+          reshapeValue(numbers.getBuilder(), numbers, {sizes[0], 1, sizes[1]})};
+}
+Element memopt::pt2::numbersAsColumn(Element numbers) {
+  ArrayRef<int64_t> sizes = sizesOf(numbers);
+  return {numbers.getBuilder(),
+          reshapeValue(numbers.getBuilder(), numbers, {sizes[0], sizes[1], 1})};
 }
 
 //===----------------------------------------------------------------------===//

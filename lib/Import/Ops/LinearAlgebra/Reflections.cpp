@@ -6,7 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Householder's reflections, each an iteration of a loop over the columns, with LAPACK's signs.
+// Householder's reflections with LAPACK's signs: by the target's library, or each an iteration of a
+// loop over the columns. Products of reflections that the model brings have gradients through loops.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,6 +18,7 @@ using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
+using mlir::memopt::LinearAlgebraKind;
 using mlir::memopt::ReduceKind;
 
 //===----------------------------------------------------------------------===//
@@ -49,6 +51,11 @@ static Element apply(Element v, Element factor, Element to) {
 
 /// Q [rows, columns] and R of a matrix of at least as many rows, without a gradient.
 static std::pair<Element, Element> decompose(Element a) {
+  if (hasLibrary(a)) {
+    Matrices found = compute(LinearAlgebraKind::Reflections, a);
+    Element q = compute(LinearAlgebraKind::ReflectionProduct, {found[0], found[1]})[0];
+    return {q, upperPart(take(found[0], 1, 0, countColumns(a)))};
+  }
   int64_t m = countRows(a), n = countColumns(a), count = std::min(n, m - 1);
   Element both = join(a, makeIdentity(a, m, m), 2);
   if (count)
@@ -103,6 +110,11 @@ static Error lowerOlderQr(OpContext &op) { return lowerDecomposition(op, !op.fla
 static Error lowerPacked(OpContext &op) {
   ASSIGN_OR_RETURN(Element a, getMatrices(op, "self"));
   RETURN_IF_ERROR(checkRows(op, a, kMostRows, "the QR decomposition"));
+  if (hasLibrary(a)) {
+    Matrices found = compute(LinearAlgebraKind::Reflections, a);
+    RETURN_IF_ERROR(setMatrices(op, 0, withoutGradient(found[0])));
+    return setMatrices(op, 1, withoutGradient(found[1]));
+  }
   int64_t m = countRows(a), n = countColumns(a), size = std::min(m, n);
   Loop loop = repeat(size, false, {}, {}, {a}, [&](const Turn &at) {
     Element whole = at.carried[0], number = over(at.number, whole);

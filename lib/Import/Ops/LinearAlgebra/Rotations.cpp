@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Jacobi's rotations. Each iteration turns all pairs of a pairing of the columns at once, by the
+// The target's library, or else Jacobi's rotations. Each iteration turns all pairs of a pairing of the columns at once, by the
 // angle that makes the element between them zero; the pairings of a tournament meet each pair once,
 // and some rounds of it (sweeps) converge, quadratically at the end.
 //
@@ -21,6 +21,7 @@ using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
+using mlir::memopt::LinearAlgebraKind;
 using mlir::memopt::ReduceKind;
 using Builder = mlir::ImplicitLocOpBuilder;
 
@@ -99,6 +100,10 @@ static Element makeOrder(Element values, bool descending) {
 
 /// Values that ascend, and vectors; without a gradient.
 static std::pair<Element, Element> rotateBoth(Element a) {
+  if (hasLibrary(a)) {
+    Matrices found = compute(LinearAlgebraKind::Eigenvectors, a);
+    return {numbersAsRow(found[0]), found[1]};
+  }
   int64_t n = countRows(a);
   a = mirrorLower(a);
   Element vectors = identityLike(a);
@@ -167,6 +172,10 @@ static Error lowerEigenvalues(OpContext &op) {
 
 /// Of at least as many rows as columns, without a gradient.
 static SingularVectors rotateColumns(Element a) {
+  if (hasLibrary(a)) {
+    Matrices found = compute(LinearAlgebraKind::SingularVectors, a);
+    return {found[0], numbersAsRow(found[1]), turn(found[2])};
+  }
   int64_t n = countColumns(a);
   Element vectors = makeIdentity(a, n, n);
   if (n > 1) {
@@ -270,9 +279,13 @@ static Error lowerSingularValues(OpContext &op) {
 
 void memopt::pt2::registerRotations(OpTable &table) {
   table.add("aten.linalg_eigh.default", "Tensor self, str UPLO='L'", lowerEigenvectors);
+  table.add("aten._linalg_eigh.default", "Tensor A, str UPLO='L', bool compute_v=True",
+            lowerEigenvectors);
   table.add("aten.linalg_eigvalsh.default", "Tensor self, str UPLO='L'", lowerEigenvalues);
   table.add("aten.linalg_svd.default", "Tensor A, bool full_matrices=True, str? driver=None",
             lowerSvd);
+  table.add("aten._linalg_svd.default",
+            "Tensor A, bool full_matrices=False, bool compute_uv=True, str? driver=None", lowerSvd);
   table.add("aten.svd.default", "Tensor self, bool some=True, bool compute_uv=True", lowerOlderSvd);
   table.add("aten.linalg_svdvals.default", "Tensor A, str? driver=None", lowerSingularValues);
 }

@@ -6,9 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A triangular solve is a loop over the rows: each, once known, is taken off the others. The factor
-// of Cholesky comes row by row, too. memopt.export writes larger matrices in blocks, of which the
-// loop (memopt.cholesky_rows) factors those on the diagonal.
+// Where no library does it, a triangular solve is a loop over the rows: each, once known, is taken
+// off the others. The factor of Cholesky comes row by row, too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,6 +18,7 @@ using namespace llvm;
 using namespace memopt::pt2;
 using mlir::RankedTensorType;
 using mlir::Value;
+using mlir::memopt::LinearAlgebraKind;
 using mlir::memopt::ReduceKind;
 using Builder = mlir::ImplicitLocOpBuilder;
 
@@ -28,6 +28,11 @@ using Builder = mlir::ImplicitLocOpBuilder;
 
 /// Without a gradient. A row of the result is what is left of it, by the element on the diagonal.
 static Element substitute(Element a, Element b, bool upper, bool unit) {
+  if (hasLibrary(a)) {
+    auto [stored, isTurned] = readThrough(a);
+    SolveFlags flags{/*upper=*/upper != isTurned, unit, isTurned};
+    return compute(LinearAlgebraKind::TriangularSolve, {{a.getBuilder(), stored}, b}, flags)[0];
+  }
   Element columns = asSlices(turn(a));
   Loop loop = repeat(countRows(a), /*reverse=*/upper, {}, {columns}, {b}, [&](const Turn &at) {
     Element left = at.carried[0], column = turn(asRow(at.slices[0])), row = rowNumbers(left);
@@ -57,7 +62,7 @@ static Error lowerSolve(OpContext &op, StringRef ofA, StringRef ofB, bool upper,
   bool unit = op.flag("unitriangular");
   if (countRows(a) != countColumns(a) || countRows(a) != (left ? countRows(b) : countColumns(b)))
     return op.error("expected a square matrix and rows that fit it");
-  RETURN_IF_ERROR(checkRows(op, a, kMostInBlocks, "a triangular solve"));
+  RETURN_IF_ERROR(checkRows(op, a, kMostTriangular, "a triangular solve"));
   return setMatrices(op, 0,
                      left ? solveTriangular(a, b, upper, unit)
                           : turn(solveTriangular(turn(a), turn(b), !upper, unit)));
@@ -74,7 +79,7 @@ static Error lowerTriangularSolve(OpContext &op) {
   bool turned = op.flag("transpose"), upper = op.flag("upper") != turned;
   if (countRows(a) != countColumns(a) || countRows(a) != countRows(b))
     return op.error("expected a square matrix and rows that fit it");
-  RETURN_IF_ERROR(checkRows(op, a, kMostInBlocks, "a triangular solve"));
+  RETURN_IF_ERROR(checkRows(op, a, kMostTriangular, "a triangular solve"));
   if (op.getNumResults() > 1 && op.isUsed(1)) {
     RETURN_IF_ERROR(setMatrices(op, 1, a));
   }
@@ -86,58 +91,29 @@ static Error lowerTriangularSolve(OpContext &op) {
 // Cholesky
 //===----------------------------------------------------------------------===//
 
-/// One row of the factor for each turn: that of the matrix which is left, divided by the root of its
-/// own element; its products with its elements are taken off the rows.
-static Value factorRows(Builder &b, Value matrices) {
-  Shape sizes(mlir::cast<RankedTensorType>(matrices.getType()).getShape());
-  int64_t batch = sizes[0], n = sizes[1], width = sizes[2];
-  Shape rows{batch, width};
-  auto numbers = RankedTensorType::get({n, width}, b.getI64Type());
-  Element row(b, mlir::memopt::IotaOp::create(b, numbers, 0));
-  Element column(b, mlir::memopt::IotaOp::create(b, numbers, 1));
-  Value units = equals(row, column);
-  auto scan = mlir::memopt::ScanOp::create(b, {}, units, /*firsts=*/{0}, matrices, n, false);
-  Builder inner(b.getLoc(), b.getContext());
-  inner.setInsertionPointToEnd(&scan.getBody().front());
-  Value unit = scan.getSliceArguments().front();
-  auto takeSquare = [&](Value value) { return take({inner, value}, 1, 0, n); };
-  Value isOne = reshapeValue(inner, unit, {1, width});
-  isOne = reshapeValue(inner, takeSquare(isOne), {n});
-  Element left(inner, scan.getCarriedArguments().front());
-  Element isRow(inner, broadcastAlong(inner, isOne, 1, sizes));
-  Element picked(inner, reduceValue(inner, select(isRow, left, 0.0), ReduceKind::Add, 1));
-  Element isOwn(inner, broadcastAlong(inner, unit, 1, rows));
-  Value own = reduceValue(inner, select(isOwn, picked, 0.0), ReduceKind::Add, 1);
-  Element root(inner, broadcastAlong(inner, sqrt(Element(inner, own)), 0, rows));
-  Element factor = picked / root;
-  auto spread = [&](Value value, ArrayRef<int64_t> shape) -> Element {
-    return {inner, broadcastValue(inner, reshapeValue(inner, value, shape), sizes)};
-  };
-  Value next = left - spread(takeSquare(factor), {batch, n, 1}) * spread(factor, {batch, 1, width});
-  mlir::memopt::YieldOp::create(inner, SmallVector<Value>{next, factor});
-  scan = mlir::memopt::ScanOp::finish(b, scan);
-  return transposeValue(b, scan.getStacked().front(), {1, 0, 2});
+/// The upper factor, without a gradient. One row of it for each turn: that of the matrix which is
+/// left, divided by the root of its own element; its products with its elements are taken off the
+/// rows. What lies below the diagonal is rounding.
+static Element factorRows(Element a) {
+  Loop loop = repeat(countRows(a), false, {}, {}, {a}, [](const Turn &at) {
+    Element left = at.carried[0], number = over(at.number, left);
+    Element row = total(select(equals(rowNumbers(left), number), left, 0.0), 1);
+    Element isOwn = equals(columnNumbers(row), over(at.number, row));
+    row = row / over(sqrt(total(select(isOwn, row, 0.0), 2)), row);
+    return Yields{{left - over(turn(row), left) * over(row, left)}, {row}};
+  });
+  return fromSlices(loop.made[0]);
 }
 
-/// Of [A, B], where A are symmetric matrices [..., n, n]: the upper factor U of A, and U^-T B. What
-/// lies below the diagonal of U is rounding.
-static Error lowerCholeskyRows(OpContext &op) {
-  Tensor a = op.tensor("a");
-  int64_t rank = a.rank();
-  if (!isFloat(a.dtype) || rank < 2 || a.sizes[rank - 1] < a.sizes[rank - 2] ||
-      a.getNumElements() == 0)
-    return op.error(
-        "expected floating-point matrices with as many columns as rows or more, found " +
-        getName(a.dtype) + toString(a.sizes));
-  int64_t n = a.sizes[rank - 2], width = a.sizes[rank - 1];
-  ASSIGN_OR_RETURN(Tensor flat, reshape(op, a, {a.getNumElements() / (n * width), n, width}));
-  Value rows = factorRows(op.b, op.get(flat));
-  return setResult(op, reshape(op, op.wrap(a.dtype, rows), a.sizes));
+/// Without a gradient.
+static Element factorLower(Element a) {
+  if (hasLibrary(a))
+    return compute(LinearAlgebraKind::Cholesky, a)[0];
+  return turn(upperPart(factorRows(mirrorLower(a))));
 }
 
 Element memopt::pt2::cholesky(Element a) {
-  Element rows(a.getBuilder(), factorRows(a.getBuilder(), mirrorLower(a)));
-  Element low = turn(upperPart(rows));
+  Element low = factorLower(a);
   return withBackward(low, a, [&](Element reaching) {
     Element inner = lowerPart(product(turn(low), lowerPart(reaching)));
     inner = 0.5 * (inner + turn(lowerPart(inner, 1)));
@@ -148,7 +124,7 @@ Element memopt::pt2::cholesky(Element a) {
 
 static Error lowerCholesky(OpContext &op) {
   ASSIGN_OR_RETURN(Element a, getSquare(op, "self"));
-  RETURN_IF_ERROR(checkRows(op, a, kMostInBlocks, "the Cholesky decomposition"));
+  RETURN_IF_ERROR(checkRows(op, a, kMostTriangular, "the Cholesky decomposition"));
   bool upper = op.flag("upper");
   Element low = cholesky(upper ? turn(a) : a);
   if (op.getNumResults() > 1)
@@ -173,13 +149,13 @@ static Error lowerCholeskySolve(OpContext &op) {
   auto [low, b] = both;
   if (countRows(low) != countColumns(low) || countRows(low) != countRows(b))
     return op.error("expected a square matrix and rows that fit it");
-  RETURN_IF_ERROR(checkRows(op, low, kMostInBlocks, "a solve"));
+  RETURN_IF_ERROR(checkRows(op, low, kMostTriangular, "a solve"));
   return setMatrices(op, 0, solveByFactor(op.flag("upper") ? turn(low) : low, b));
 }
 
 static Error lowerCholeskyInverse(OpContext &op) {
   ASSIGN_OR_RETURN(Element low, getSquare(op, "self"));
-  RETURN_IF_ERROR(checkRows(op, low, kMostInBlocks, "a solve"));
+  RETURN_IF_ERROR(checkRows(op, low, kMostTriangular, "a solve"));
   low = op.flag("upper") ? turn(low) : low;
   return setMatrices(op, 0, solveByFactor(low, identityLike(low)));
 }
@@ -189,7 +165,6 @@ static Error lowerCholeskyInverse(OpContext &op) {
 //===----------------------------------------------------------------------===//
 
 void memopt::pt2::registerTriangularSolves(OpTable &table) {
-  table.add("memopt.cholesky_rows.default", "Tensor a", lowerCholeskyRows);
   table.add("aten.cholesky.default", "Tensor self, bool upper=False", lowerCholesky);
   table.add("aten.linalg_cholesky.default", "Tensor self, bool upper=False", lowerCholesky);
   table.add("aten.linalg_cholesky_ex.default",

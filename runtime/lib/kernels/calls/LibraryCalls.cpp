@@ -11,6 +11,7 @@
 #include "memopt-runtime/descriptors/ConvolutionDescriptor.h"
 #include "memopt-runtime/descriptors/DescriptorReader.h"
 #include "memopt-runtime/descriptors/MatmulDescriptor.h"
+#include "memopt-runtime/kernels/lapack/LinearAlgebra.h"
 #include "memopt-runtime/kernels/onednn/DnnlSupport.h"
 
 using namespace memopt;
@@ -130,6 +131,13 @@ static StatusOr<std::unique_ptr<LibraryCall>> createAttention(const nlohmann::js
                                           : createAttentionForward(descriptor, threads));
 }
 
+static StatusOr<std::unique_ptr<LibraryCall>> createAlgebra(const nlohmann::json &json,
+                                                            LinearAlgebraKind kind, int threads) {
+  MEMOPT_ASSIGN_OR_RETURN(LinearAlgebraDescriptor descriptor,
+                          LinearAlgebraDescriptor::parse(json, kind));
+  return withBuffers(descriptor, createLinearAlgebra(descriptor, threads));
+}
+
 static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind,
                                                          const nlohmann::json &json, int threads) {
   if (kind == "matmul")
@@ -138,6 +146,8 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind
     return createConvolution(json, *direction, threads);
   if (kind == "pack_weights")
     return createWeightPacking(json, threads);
+  if (std::optional<LinearAlgebraKind> algebra = findLinearAlgebra(kind))
+    return createAlgebra(json, *algebra, threads);
   return createAttention(json, kind == "attention_backward", threads);
 }
 
@@ -145,10 +155,11 @@ static StatusOr<std::unique_ptr<LibraryCall>> createKind(const std::string &kind
 static StatusOr<std::unique_ptr<LibraryCall>> createWithin(const nlohmann::json &descriptor,
                                                            int threads) {
   DescriptorReader reader(descriptor, "library call");
-  std::string kind =
-      reader.choice("kind", {"matmul", "convolution_forward", "convolution_backward_data",
-                             "convolution_backward_weights", "pack_weights", "attention_forward",
-                             "attention_backward"});
+  std::string kind = reader.choice(
+      "kind", {"matmul", "convolution_forward", "convolution_backward_data",
+               "convolution_backward_weights", "pack_weights", "attention_forward",
+               "attention_backward", "cholesky", "eigenvectors", "singular_vectors", "reflections",
+               "reflection_product", "lu", "lu_solve", "triangular_solve"});
   int64_t limit = reader.integer("workspace_limit", 0, maxExtent);
   reader.require(threads >= 1,
                  "the number of threads must be at least 1, found " + std::to_string(threads));

@@ -21,8 +21,8 @@ from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
 from ..user_code.places import place_of_node
-from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, intervals, linear_algebra, numbers, plain,
-               quantization, ragged)
+from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, intervals, numbers, plain, quantization,
+               ragged, solver_checks)
 from .bounds import ValueBounds
 from .checks import add_check
 from .complex_values import fourier
@@ -35,7 +35,7 @@ def _as_rule(function: Callable) -> Callable:
 
 
 #: Rules by the name of an operator, "library::name": (engine, target, arguments, keywords) -> value.
-_RULES: dict[str, Callable] = {**control_flow.RULES, **linear_algebra.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
+_RULES: dict[str, Callable] = {**control_flow.RULES, **solver_checks.RULES, **quantization.RULES, **ragged.RULES, **ctc.RULES,
                                **plain.RULES, **gamma_draws.RULES, **intervals.RULES, **numbers.RULES, **composites.RULES,
                                **{f"aten::{name}": _as_rule(window) for name, window in fourier.WINDOWS.items()}}
 _MOST_ROUNDS = 4
@@ -44,7 +44,7 @@ _COPIES = {"aten::lift_fresh_copy", "aten::detach", "aten::detach_", "aten::clon
 #: The operators that a program is rewritten for; rows by a mask are seen by their sizes.
 _CAUSES = {*(_RULES.keys() - ragged.RULES.keys() - control_flow.REGIONS), *(f"aten::{name}" for name in fourier.RULES)}
 #: What has one rule, for real tensors of known sizes.
-_OF_REAL = {*linear_algebra.RULES, *quantization.RULES, *plain.RULES}
+_OF_REAL = {*quantization.RULES, *plain.RULES}
 #: Rules for values of a kind: (the kind's test, the rule).
 _KINDS = ((ragged.is_ragged, ragged.call), (complex_values.has_complex, complex_values.call))
 
@@ -68,11 +68,7 @@ def _needs(node: torch.fx.Node) -> bool:
         return True
     if node.op != "call_function":
         return False
-    name = name_of(node.target)
-    if name in linear_algebra.ONLY_IF:
-        known = torch.fx.node.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
-        return linear_algebra.ONLY_IF[name](*known[0], **known[1])
-    return name in _CAUSES or custom_operators.has_formula(node.target)
+    return name_of(node.target) in _CAUSES or custom_operators.has_formula(node.target)
 
 
 def needs_rewriting(program: torch.export.ExportedProgram) -> bool:

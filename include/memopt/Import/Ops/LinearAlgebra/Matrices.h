@@ -10,15 +10,16 @@
 // the number of batch dimensions that the operator was given. Rows [batch, 1, columns], columns
 // [batch, rows, 1] and numbers [batch, 1, 1] are matrices, too.
 //
-// What is taken apart row by row is a loop of the program (memopt.scan), so that the graph does not
-// grow with the matrix. No gradient goes through such a loop: each decomposition says its own
-// (withBackward).
+// The target's library takes matrices apart (memopt.linear_algebra), or, where it does not, a loop of
+// the program (memopt.scan) row by row, so that the graph does not grow with the matrix. No gradient
+// goes through either: each decomposition says its own (withBackward).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef MEMOPT_IMPORT_OPS_LINEARALGEBRA_MATRICES_H
 #define MEMOPT_IMPORT_OPS_LINEARALGEBRA_MATRICES_H
 
+#include "memopt/Dialect/ApartOps.h"
 #include "memopt/Import/Graph/Loops.h"
 
 namespace memopt::pt2 {
@@ -47,7 +48,7 @@ llvm::Error setMatrices(OpContext &op, size_t place, Element value);
 /// A result that says whether a solver failed: here that shows in the values, as NaN.
 void setInfo(OpContext &op, size_t place);
 /// Refuses matrices with more rows (or columns, what is less) than the program's loops are made
-/// for.
+/// for, where loops take them apart.
 llvm::Error checkRows(OpContext &op, Element a, int64_t most, llvm::StringRef what);
 
 //===----------------------------------------------------------------------===//
@@ -64,6 +65,8 @@ Element columnNumbers(Element like);
 /// `part` with the sizes of `whole`: a number, a row or a column repeated.
 Element over(Element part, Element whole);
 Element turn(Element a); ///< transposed
+/// What a transposed operand was, and whether it was: products and solves read through it.
+std::pair<mlir::Value, bool> readThrough(mlir::Value value);
 Element product(Element a, Element b);
 /// Ones on the diagonal.
 Element identityLike(Element a);
@@ -84,6 +87,24 @@ Element take(Element a, int64_t dimension, int64_t first, int64_t count);
 Element join(Element a, Element b, int64_t dimension);
 /// Rows of zeros behind the matrix, or columns.
 Element padTo(Element a, int64_t rows, int64_t columns);
+
+//===----------------------------------------------------------------------===//
+// Library calls
+//===----------------------------------------------------------------------===//
+
+/// Whether a library of the module's target takes matrices apart.
+bool hasLibrary(Element a);
+
+/// What a solve by a library reads.
+struct SolveFlags {
+  bool upper = false, unit = false, transposed = false;
+};
+/// The results of memopt.linear_algebra as they are, rows of numbers [batch, n] among them. The last
+/// of `inputs` is the second operand of those kinds that have one.
+Matrices compute(mlir::memopt::LinearAlgebraKind kind, Elements inputs, SolveFlags flags = {});
+/// Numbers [batch, n] as a row or a column.
+Element numbersAsRow(Element numbers);
+Element numbersAsColumn(Element numbers);
 
 //===----------------------------------------------------------------------===//
 // Loops and gradients
@@ -119,10 +140,14 @@ Element cholesky(Element a);
 Element inverse(Element a);
 Element solve(Element a, Element b);
 
+/// Results `place` and the next: L and U in one matrix, without the ones of L, and the exchanges of
+/// rows, counted from 1; what nobody reads is left out (Factors.cpp).
+llvm::Error setFactors(OpContext &op, size_t place, Element a, bool pivots = true);
+
 /// Q and R with LAPACK's signs, of at least as many rows as columns (Reflections.cpp).
 std::pair<Element, Element> reflect(Element a);
 
-/// By rotations of pairs of columns (Rotations.cpp). Eigenvalues [batch, 1, n] ascend; `a` is
+/// By rotations of pairs of columns where no library does it (Rotations.cpp). Eigenvalues [batch, 1, n] ascend; `a` is
 /// symmetric, and its lower triangle is read. Without vectors equal eigenvalues have gradients,
 /// too.
 std::pair<Element, Element> eigenvectors(Element a);
@@ -138,9 +163,9 @@ Element singularValues(Element a);
 llvm::Expected<Element>
 pseudoInverse(Element a, Element read,
               llvm::function_ref<llvm::Expected<Element>(Element)> findLimit);
-/// How large the matrices may be that turn by rotations, and those that elimination and reflections
-/// take apart.
-inline constexpr int64_t kMostTurned = 64, kMostRows = 512, kMostInBlocks = 1024;
+/// How large the matrices may be, where no library takes them apart, that turn by rotations, that
+/// elimination and reflections take apart, and that are triangular or become it.
+inline constexpr int64_t kMostTurned = 64, kMostRows = 512, kMostTriangular = 1024;
 
 } // namespace memopt::pt2
 
