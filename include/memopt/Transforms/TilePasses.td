@@ -25,6 +25,24 @@ def HoistSlicesPass : Pass<"memopt-hoist-slices", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def PruneElementsPass : Pass<"memopt-prune-elements", "::mlir::ModuleOp"> {
+  let summary = "Compute no element that nobody reads or that is zero: few frequencies of a transform";
+  let description = [{
+    Works on the imported graph. Where slices are all that reads a value, the ops in front of them compute what the slices
+    take: a product with a constant matrix of cosines and sines those frequencies alone that the model reads. Where a value
+    is zero but for some indices along a dimension, as behind writes into zeros, ops compute the rest, and a product with a
+    constant matrix leaves the zeros out of its sums. Both go through elementwise ops, transposes, reshapes and
+    concatenations. Dimensions are cut along which some product has half of its iterations, or fewer.
+
+    Refused: zeros times what may be infinite or no number. So only finite constants of the model let zeros through a
+    product.
+
+    Remark: multiply-adds of all products before and after.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
   let summary = "Process wide values for some tokens at a time: the logits of a large vocabulary";
   let description = [{
