@@ -154,6 +154,8 @@ void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOpt
   recompute.enabled = options.recompute;
   manager.addNestedPass<func::FuncOp>(createRecomputeElementwisePass(recompute));
   // What is left that backward reads of forward is kept.
+  if (options.recompute)
+    manager.addNestedPass<func::FuncOp>(createPackRowsPass());
   NarrowActivationsPassOptions narrow;
   narrow.type = options.activationDtype;
   narrow.only =
