@@ -8,12 +8,8 @@
 
 #include "LiveElements.h"
 
-#include "memopt/Transforms/Utils/GenericBuilder.h"
-
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::memopt;
@@ -95,15 +91,7 @@ bool LiveElements::mayRewrite(Operation *op) const {
          !(draw && draw.drawsNumbers());
 }
 
-namespace {
-/// Where operands lie in the result of an op that puts them beside each other, or in front of zeros.
-struct Piece {
-  unsigned operand;
-  SmallVector<int64_t> offsets;
-};
-} // namespace
-
-static SmallVector<Piece> getPieces(Operation *op) {
+SmallVector<Piece> mlir::memopt::getPieces(Operation *op) {
   if (auto pad = dyn_cast<PadOp>(op))
     return {{0, SmallVector<int64_t>(pad.getLow())}};
   SmallVector<Piece> pieces;
@@ -116,7 +104,7 @@ static SmallVector<Piece> getPieces(Operation *op) {
   return pieces;
 }
 
-static SmallVector<ReassociationIndices> getGroups(Operation *op) {
+SmallVector<ReassociationIndices> mlir::memopt::getGroups(Operation *op) {
   if (auto collapse = dyn_cast<CollapseShapeOp>(op))
     return collapse.getReassociationIndices();
   return cast<ExpandShapeOp>(op).getReassociationIndices();
@@ -189,141 +177,6 @@ void LiveElements::joinAxes(Operation *op) {
 
 bool LiveElements::isWanted(Value value, unsigned dim) const {
   return wantsAll || wanted.contains(classes.findLeader(getAxis(value, dim)));
-}
-
-//===----------------------------------------------------------------------===//
-// Zeros
-//===----------------------------------------------------------------------===//
-
-Box LiveElements::getSupport(Value value) const {
-  auto known = support.find(value);
-  return known == support.end() ? getWholeBox(shapeOf(value)) : known->second;
-}
-
-/// Whether a product with zeros is zero: a constant of the model without infinities.
-bool LiveElements::isFinite(Value value) const {
-  Operation *op = value.getDefiningOp();
-  if (auto read = dyn_cast_or_null<ReadOp>(op))
-    return isFiniteVariable(read);
-  if (isa_and_nonnull<ExtractSliceOp, CollapseShapeOp, ExpandShapeOp, TransposeOp, BroadcastOp,
-                      ReverseOp>(op))
-    return isFinite(op->getOperand(0));
-  DenseFPElementsAttr numbers;
-  return matchPattern(value, m_Constant(&numbers)) &&
-         llvm::all_of(numbers.getValues<APFloat>(),
-                      [](const APFloat &number) { return number.isFinite(); });
-}
-
-/// Nobody knows it by a name, so nobody writes to it.
-bool LiveElements::isFiniteVariable(ReadOp read) const {
-  auto variable = symbols.lookup<VariableOp>(read.getVariable());
-  if (!variable || variable.getRole() != Role::Buffer || variable.getTrainable() ||
-      !variable.getNames() || !variable.getNamesAttr().empty() || !variable.getInitial())
-    return false;
-  if (llvm::any_of(block.getOps<WriteOp>(),
-                   [&](WriteOp write) { return write.getVariable() == read.getVariable(); }))
-    return false;
-  auto type = cast<RankedTensorType>(variable.getInitial()->getType());
-  auto dense = dyn_cast<DenseElementsAttr>(*variable.getInitial());
-  if (auto resource = dyn_cast<DenseResourceElementsAttr>(*variable.getInitial()))
-    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob();
-        blob && isa<Float32Type, Float64Type>(type.getElementType()) &&
-        blob->getData().size() == type.getNumElements() * type.getElementTypeBitWidth() / CHAR_BIT)
-      dense = DenseElementsAttr::getFromRawBuffer(type, blob->getData());
-  return dense && isa<FloatType>(type.getElementType()) &&
-         llvm::all_of(dense.getValues<APFloat>(),
-                      [](const APFloat &number) { return number.isFinite(); });
-}
-
-/// Of an op that makes a zero of zeros, what its operands let through.
-std::optional<Box> LiveElements::passZeros(Operation *op) const {
-  SmallVector<Value> operands(op->getOperands());
-  if (isa<arith::MulFOp>(op)) {
-    if (isFinite(operands[1]))
-      operands.pop_back();
-    else if (isFinite(operands[0]))
-      operands.erase(operands.begin());
-  } else if (auto reduce = dyn_cast<ReduceOp>(op);
-             !isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::ExtFOp, arith::TruncFOp,
-                  TransposeOp, BroadcastOp, StopGradientOp>(op) &&
-             !(reduce && reduce.getKind() == ReduceKind::Add)) {
-    return std::nullopt;
-  }
-  CuttableLoops loops(cast<IterationOpInterface>(op));
-  ArrayRef<int64_t> shape = shapeOf(op->getResult(0));
-  Box result = getEmptyBox(shape);
-  for (auto [number, value] : llvm::enumerate(op->getOperands())) {
-    Box box = getSupport(value);
-    if (!llvm::is_contained(operands, value) || isEmpty(box))
-      continue;
-    Box reached = getWholeBox(shape);
-    for (size_t dim = 0; dim < box.size(); ++dim)
-      for (size_t to = 0; to < shape.size(); ++to)
-        if (auto loop = loops.find(number, dim);
-            loop && loop == loops.find(loops.space.maps.size() - 1, to))
-          reached[to] = box[dim];
-    result = unite(result, reached);
-  }
-  return result;
-}
-
-/// Rows of zeros times finite columns are zeros.
-std::optional<Box> LiveElements::passZerosOfProduct(Operation *op) const {
-  CuttableLoops loops(cast<IterationOpInterface>(op));
-  Box result = getWholeBox(shapeOf(op->getResult(0)));
-  for (unsigned number : {0, 1}) {
-    if (!isFinite(op->getOperand(1 - number)))
-      continue;
-    Box box = getSupport(op->getOperand(number));
-    if (isEmpty(box))
-      return getEmptyBox(shapeOf(op->getResult(0)));
-    for (size_t dim = 0; dim < box.size(); ++dim)
-      for (size_t to = 0; to < result.size(); ++to)
-        if (auto loop = loops.find(number, dim); loop && loop == loops.find(2, to))
-          result[to] = result[to].intersect(box[dim]);
-  }
-  return result;
-}
-
-std::optional<Box> LiveElements::findOwnZeros(Operation *op) const {
-  Value result = op->getResult(0);
-  ArrayRef<int64_t> shape = shapeOf(result);
-  if (matchPattern(result, m_AnyZeroFloat()) || matchPattern(result, m_Zero()))
-    return shape.empty() ? std::optional<Box>() : getEmptyBox(shape);
-  if (isa<MatmulOp>(op))
-    return passZerosOfProduct(op);
-  if (isa<CollapseShapeOp>(op))
-    return collapseBox(getGroups(op), getSupport(op->getOperand(0)));
-  if (isa<ExpandShapeOp>(op))
-    return expandBox(getGroups(op), getSupport(op->getOperand(0)), shape);
-  if (auto slice = dyn_cast<ExtractSliceOp>(op)) {
-    Box box = getSupport(slice.getSource());
-    for (auto [dim, places] : llvm::enumerate(box)) {
-      int64_t begin = slice.getStaticOffsets()[dim];
-      if (shape[dim] != places.getSize())
-        places = places.getFactors().size() == 1 ? places.cut(begin, begin + shape[dim])
-                                                 : Places::all(shape[dim]);
-    }
-    return isEmpty(box) ? getEmptyBox(shape) : box;
-  }
-  if (isa<ConcatOp, PadOp>(op)) {
-    Box box = getEmptyBox(shape);
-    for (const Piece &piece : getPieces(op)) {
-      Box part = getSupport(op->getOperand(piece.operand));
-      for (auto [dim, places] : llvm::enumerate(part))
-        if (places.getSize() != shape[dim])
-          places = (places.getFactors().size() == 1 ? places : Places::all(places.getSize()))
-                       .shift(piece.offsets[dim], shape[dim]);
-      box = unite(box, part);
-    }
-    return box;
-  }
-  return passZeros(op);
-}
-
-void LiveElements::findZeros(Operation *op) {
-  if (std::optional<Box> box = findOwnZeros(op); box && !isWhole(*box))
-    support[op->getResult(0)] = std::move(*box);
 }
 
 //===----------------------------------------------------------------------===//

@@ -36,6 +36,15 @@ struct CuttableLoops {
   SmallVector<bool> mayCut;
 };
 
+/// Where an operand lies in the result of a concatenation, or of a pad.
+struct Piece {
+  unsigned operand;
+  SmallVector<int64_t> offsets;
+};
+SmallVector<Piece> getPieces(Operation *op);
+
+/// Of a reshape: the dimensions of its finer side for each of the other one.
+SmallVector<ReassociationIndices> getGroups(Operation *op);
 /// A box of the collapsed shape, of one of the expanded shape.
 Box collapseBox(ArrayRef<ReassociationIndices> groups, ArrayRef<Places> box);
 /// The other direction: all of the dimensions that a set of places cannot be split into.
@@ -85,10 +94,11 @@ private:
   DenseMap<Value, unsigned> axes; ///< of the first dimension
   unsigned numAxes = 0;
   llvm::IntEqClasses classes;
-  DenseSet<Axis> wanted;          ///< leaders of the classes that are cut
-  bool wantsAll = true;           ///< until `wanted` is known
-  DenseMap<Value, Box> support;   ///< outside are zeros; whole where it is missing
-  DenseMap<Value, Box> readBoxes; ///< what is read; nothing where it is missing
+  DenseSet<Axis> wanted;                     ///< leaders of the classes that are cut
+  bool wantsAll = true;                      ///< until `wanted` is known
+  mutable DenseMap<StringAttr, bool> finite; ///< of variables
+  DenseMap<Value, Box> support;              ///< outside are zeros; whole where it is missing
+  DenseMap<Value, Box> readBoxes;            ///< what is read; nothing where it is missing
   DenseMap<Value, Box> live;
   bool isAnythingCut = false;
 };

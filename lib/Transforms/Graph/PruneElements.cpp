@@ -257,9 +257,7 @@ Value Rewriter::rewrite(ImplicitLocOpBuilder &b, Operation *op) {
   }
   if (isa<CollapseShapeOp, ExpandShapeOp>(op)) {
     bool collapses = isa<CollapseShapeOp>(op);
-    SmallVector<ReassociationIndices> groups =
-        collapses ? cast<CollapseShapeOp>(op).getReassociationIndices()
-                  : cast<ExpandShapeOp>(op).getReassociationIndices();
+    SmallVector<ReassociationIndices> groups = getGroups(op);
     Value operand = op->getOperand(0);
     Box from = collapses ? expandBox(groups, box, tensorType(operand).getShape())
                          : collapseBox(groups, box);
