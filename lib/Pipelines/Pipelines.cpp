@@ -57,6 +57,8 @@ void mlir::memopt::buildGraphPipeline(OpPassManager &manager, const PipelineOpti
   }
   manager.addNestedPass<func::FuncOp>(createSinkReluPass());
   manager.addNestedPass<func::FuncOp>(createHoistSlicesPass());
+  // Before types change: what is cut off needs none.
+  manager.addPass(createPruneElementsPass());
   // Autodiff differentiates casts: what the backward pass keeps and multiplies is narrow, too.
   MixedPrecisionPassOptions precision;
   precision.type = options.precision;
@@ -152,6 +154,8 @@ void mlir::memopt::buildKernelPipeline(OpPassManager &manager, const PipelineOpt
   recompute.enabled = options.recompute;
   manager.addNestedPass<func::FuncOp>(createRecomputeElementwisePass(recompute));
   // What is left that backward reads of forward is kept.
+  if (options.recompute)
+    manager.addNestedPass<func::FuncOp>(createPackRowsPass());
   NarrowActivationsPassOptions narrow;
   narrow.type = options.activationDtype;
   narrow.only =

@@ -25,6 +25,42 @@ def HoistSlicesPass : Pass<"memopt-hoist-slices", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def PruneElementsPass : Pass<"memopt-prune-elements", "::mlir::ModuleOp"> {
+  let summary = "Compute no element that nobody reads or that is zero: few frequencies of a transform";
+  let description = [{
+    Works on the imported graph. Where slices are all that reads a value, the ops in front of them compute what the slices
+    take: a product with a constant matrix of cosines and sines those frequencies alone that the model reads. Where a value
+    is zero but for some indices along a dimension, as behind writes into zeros, ops compute the rest, and a product with a
+    constant matrix leaves the zeros out of its sums. Both go through elementwise ops, transposes, reshapes and
+    concatenations. Dimensions are cut along which some product has half of its iterations, or fewer.
+
+    Refused: zeros times what may be infinite or no number. So only finite constants of the model let zeros through a
+    product.
+
+    Remark: multiply-adds of all products before and after.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def PackRowsPass : Pass<"memopt-pack-rows", "::mlir::func::FuncOp"> {
+  let summary = "Keep of each expert's rows for the backward pass those that count";
+  let description = [{
+    Works behind memopt-recompute-elementwise. Values with a row for each token, of which a mask chooses some
+    (memopt.fill_rows), wait for the backward pass packed. A mask that holds where a table of choices has some number
+    shares no place of the table with the mask of another number: of all experts together as many rows count as the table
+    has elements. So the rows of all wait in one buffer, each where its choice stands in the table. They are written there
+    in the forward pass, and read from there in the backward pass. Numbers do not change by a bit.
+
+    Values are packed if that takes half of the bytes, or fewer: if there are twice as many experts as a token has
+    choices.
+
+    Remark: the number of values, and their bytes before and after.
+  }];
+  let dependentDialects = ["::mlir::memopt::MemoptDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def TileTokensPass : Pass<"memopt-tile-tokens", "::mlir::ModuleOp"> {
   let summary = "Process wide values for some tokens at a time: the logits of a large vocabulary";
   let description = [{

@@ -9,6 +9,7 @@
 #include "LowerToLinalg.h"
 #include "memopt/Dialect/ApartOps.h"
 #include "memopt/Dialect/ViewBuilders.h"
+#include "memopt/Transforms/Utils/FilledRows.h"
 #include "memopt/Transforms/Utils/TensorBuilders.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -94,7 +95,7 @@ static Lowered lowerFillRows(FillRowsOp op, ImplicitLocOpBuilder &b) {
                       return SmallVector<Value>{arith::SelectOp::create(inner, x[0], at, none)};
                     })
                     .front();
-  return createPointwise(
+  SmallVector<Value> filled = createPointwise(
       b, type.getShape(),
       {readAll(b, op.getInput()), readDims(b, op.getCounts(), type.getRank(), {dim}),
        readDims(b, first, type.getRank(), {})},
@@ -110,6 +111,9 @@ static Lowered lowerFillRows(FillRowsOp op, ImplicitLocOpBuilder &b) {
         lent = arith::SelectOp::create(inner, isThere, lent, one);
         return SmallVector<Value>{arith::SelectOp::create(inner, x[1], x[0], lent)};
       });
+  if (dim == 0)
+    filled.front().getDefiningOp()->setDiscardableAttr(kFilledRowsAttr, b.getUnitAttr());
+  return filled;
 }
 
 /// The square root of the sum of squares of everything.
