@@ -267,15 +267,16 @@ Value Rewriter::rewrite(ImplicitLocOpBuilder &b, Operation *op) {
   }
   CuttableLoops loops(cast<IterationOpInterface>(op));
   Box places = elements.getLoopPlaces(op);
-  Operation *clone = b.clone(*op);
+  SmallVector<Value> operands;
   for (auto [number, operand] : llvm::enumerate(op->getOperands())) {
     Box part = getWholeBox(tensorType(operand).getShape());
     for (size_t dim = 0; dim < part.size(); ++dim)
       if (std::optional<unsigned> loop = loops.find(number, dim))
         part[dim] = places[*loop];
-    b.setInsertionPoint(clone);
-    clone->setOperand(number, move(b, operand, part));
+    operands.push_back(move(b, operand, part));
   }
+  Operation *clone = b.clone(*op);
+  clone->setOperands(operands);
   cast<IterationOpInterface>(clone).resize(TypeRange(type));
   return clone->getResult(0);
 }

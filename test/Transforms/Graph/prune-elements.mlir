@@ -154,3 +154,23 @@ func.func @whole(%x: tensor<8x3xf32>, %v: tensor<3x8xf32>) -> (tensor<2x8xf32>, 
   %q = memopt.matmul %wide, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %wide, %q : tensor<2x8xf32>, tensor<2x8xf32>
 }
+
+// -----
+
+// Behind an elementwise op, too, zeros are put back for a reader that needs all.
+
+memopt.variable @table : tensor<8x8xf32> role <buffer> {initial = dense<2.0> : tensor<8x8xf32>, names = []}
+
+// CHECK-LABEL: func.func @behind
+// CHECK: %[[N:.*]] = arith.negf %arg0 : tensor<2x2xf32>
+// CHECK: %[[Z:.*]] = arith.constant dense<0.000000e+00> : tensor<2x6xf32>
+// CHECK: %[[WIDE:.*]] = tensor.concat dim(1) %[[N]], %[[Z]]
+// CHECK: %[[P:.*]] = memopt.matmul %[[N]], %{{.*}} : (tensor<2x2xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+// CHECK: return %[[WIDE]], %[[P]]
+func.func @behind(%c: tensor<2x2xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %w = memopt.read @table : tensor<8x8xf32>
+  %wide = memopt.pad %c {low = array<i64: 0, 0>, high = array<i64: 0, 6>} : (tensor<2x2xf32>) -> tensor<2x8xf32>
+  %n = arith.negf %wide : tensor<2x8xf32>
+  %p = memopt.matmul %n, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  return %n, %p : tensor<2x8xf32>, tensor<2x8xf32>
+}
