@@ -30,7 +30,7 @@ for preset; do
     release | develop | check) ;;
     asan | fuzz | readers | tsan) packages+=(libclang-rt-22-dev) ;;
     lint) packages+=(clang-format-22 clang-tidy-22) ;;
-    mpi) packages+=(libopenmpi-dev openmpi-bin libucx-dev) ;;
+    mpi) packages+=(libopenmpi-dev openmpi-bin libucx-dev libssl-dev) ;;
     bare) packages+=(debootstrap dpkg-dev) ;;
     torch) pytorch=1 ;;
     *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 1 ;;

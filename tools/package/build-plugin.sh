@@ -13,7 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '6,10s/^# \{0,1\}//p' "$0" >&2; exit 1; }
 case ${1:-} in
   mpi) compiler=${MPICXX:-mpicxx} source=MpiMessages.cpp libraries= needed="an MPI's compiler (Debian: libopenmpi-dev or libmpich-dev)" ;;
-  ucx) compiler=${CXX:-c++} source=UcxMessages.cpp libraries="-lucp -lucs" needed="a C++ compiler and UCX (Debian: g++ libucx-dev)" ;;
+  ucx) compiler=${CXX:-c++} source=UcxMessages.cpp libraries="-lucp -lucs -lcrypto" needed="a C++ compiler, UCX and OpenSSL (Debian: g++ libucx-dev libssl-dev)" ;;
   *) usage ;;
 esac
 out=$here/../../libmemopt-$1.so

@@ -9,8 +9,9 @@
 // For processes that torchrun started on several hosts, where no MPI is. UCX sends over what there
 // is between two hosts, TCP at least. Processes find each other by torchrun's variables: the first
 // listens at the port behind MASTER_PORT, which is torchrun's own, or at MEMOPT_PORT. The others
-// send it where they are reached, and it tells all of them to each. The table says which start it
-// belongs to; it is no secret, and nothing is authenticated, as with torchrun's own port.
+// send it where they are reached, and it tells all of them to each. What they say names the start that
+// it belongs to, which is no secret. With MEMOPT_RANK_SECRET each also proves that it knows the secret,
+// by a code over what it says (HMAC, RFC 2104, with SHA-256).
 //
 // A connection that breaks is a failure of all that waits for it, at once.
 //
@@ -24,6 +25,8 @@
 #include <memory>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
 #include <thread>
 #include <ucp/api/ucp.h>
 #include <unistd.h>
@@ -84,7 +87,9 @@ struct Peer {
 
 class UcxMessages final : public Messages {
 public:
-  UcxMessages(int64_t rank, int64_t ranks) : Messages(rank, ranks), peers(size_t(ranks)) {}
+  /// Without a secret nobody proves anything.
+  UcxMessages(int64_t rank, int64_t ranks, std::string secret)
+      : Messages(rank, ranks), secret(std::move(secret)), peers(size_t(ranks)) {}
   ~UcxMessages() override { close(); }
 
   Status open(const addrinfo &first, const std::string &start);
@@ -150,9 +155,11 @@ private:
   Status waitForOthers(const addrinfo &first, const std::string &start,
                        std::vector<std::string> &addresses);
   Status waitFor(Request &request, const std::string &whom);
+  std::string sign(const std::string &text) const;
   void closeEndpoint(ucp_ep_h endpoint, double seconds);
   void close();
 
+  const std::string secret;
   ucp_context_h context = nullptr;
   ucp_worker_h worker = nullptr;
   std::vector<Peer> peers;
@@ -296,6 +303,34 @@ static bool take(const std::string &text, size_t &at, std::string &part) {
   return true;
 }
 
+std::string UcxMessages::sign(const std::string &text) const {
+  if (secret.empty())
+    return {};
+  unsigned char code[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  HMAC(EVP_sha256(), secret.data(), int(secret.size()),
+       reinterpret_cast<const unsigned char *>(text.data()), text.size(), code, &size);
+  return {reinterpret_cast<const char *>(code), size};
+}
+
+static bool areEqual(const std::string &a, const std::string &b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+/// What codes are over: an arrival is none of a table.
+static std::string describeArrival(const std::string &number, const std::string &start,
+                                   const std::string &address) {
+  std::string text = "arrival";
+  for (const std::string *part : {&number, &start, &address})
+    append(text, *part);
+  return text;
+}
+static std::string describeTable(const std::string &start, const std::string &table) {
+  std::string text = "table";
+  append(text, start);
+  return text + table;
+}
+
 /// Of what a rank says on its arrival, and how many bytes the table may have.
 static constexpr size_t mostArrivalBytes = 16 << 10;
 
@@ -339,11 +374,16 @@ Status UcxMessages::waitForOthers(const addrinfo &first, const std::string &star
     if (status.isOk())
       status = waitFor(request, "the other ranks of " + std::to_string(ranks) + ", of which " +
                                     std::to_string(come - 1) + " have come");
-    std::string number, theirs, address;
+    std::string number, theirs, address, code;
     size_t at = 0;
     if (!status.isOk() || !take(arrival, at, number) || !take(arrival, at, theirs) ||
-        !take(arrival, at, address) || theirs != start)
+        !take(arrival, at, address) || !take(arrival, at, code) || theirs != start)
       continue; // no rank of ours
+    if (!areEqual(code, sign(describeArrival(number, theirs, address)))) {
+      status = environmentError("who says that it is rank " + number +
+                                " does not prove that it has the MEMOPT_RANK_SECRET of rank 0");
+      continue;
+    }
     int64_t other = std::atoll(number.c_str());
     if (other < 1 || other >= ranks || !addresses[size_t(other)].empty())
       status = environmentError("two processes say that they are rank " + number);
@@ -390,7 +430,8 @@ Status UcxMessages::goToFirst(const addrinfo &first, const std::string &arrival,
       return environmentError("rank " + std::to_string(rank) + " waited " +
                               std::to_string(int64_t(mostSeconds)) +
                               " s for rank 0 at MASTER_ADDR; its port is the one behind "
-                              "MASTER_PORT, or MEMOPT_PORT");
+                              "MASTER_PORT, or MEMOPT_PORT; it answers those alone who have its "
+                              "MEMOPT_RANK_SECRET, or like it none");
     }
     progress(0.05, [] { return false; });
   }
@@ -412,16 +453,22 @@ Status UcxMessages::open(const addrinfo &first, const std::string &start) {
     table.clear();
     for (const std::string &one : addresses)
       append(table, one);
+    append(table, sign(describeTable(start, table)));
   } else {
     std::string arrival;
     append(arrival, std::to_string(rank));
     append(arrival, start);
     append(arrival, own);
+    append(arrival, sign(describeArrival(std::to_string(rank), start, own)));
     MEMOPT_RETURN_IF_ERROR(goToFirst(first, arrival, table));
     size_t at = 0;
     for (std::string &one : addresses)
       if (!take(table, at, one))
         return environmentError("rank 0 does not tell how other ranks are reached");
+    std::string code, told = table.substr(0, at);
+    if (!take(table, at, code) || !areEqual(code, sign(describeTable(start, told))))
+      return environmentError("who answers as rank 0 does not prove that it knows "
+                              "MEMOPT_RANK_SECRET");
   }
   for (int64_t other = 0; other < ranks; ++other)
     if (other != rank)
@@ -458,7 +505,8 @@ static StatusOr<Messages *> openMessages() {
                             "', which is not found: " + ::gai_strerror(code));
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> first(found, ::freeaddrinfo);
   auto messages = std::make_unique<UcxMessages>(std::atoll(get("RANK").c_str()),
-                                                std::atoll(get("WORLD_SIZE").c_str()));
+                                                std::atoll(get("WORLD_SIZE").c_str()),
+                                                get("MEMOPT_RANK_SECRET"));
   std::string start = get("MASTER_ADDR") + " " + get("MASTER_PORT") + " " +
                       get("TORCHELASTIC_RUN_ID") + " " + get("TORCHELASTIC_RESTART_COUNT") + " " +
                       get("WORLD_SIZE") + " " + std::to_string(opened++);
