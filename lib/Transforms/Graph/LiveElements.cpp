@@ -119,6 +119,8 @@ Box mlir::memopt::collapseBox(ArrayRef<ReassociationIndices> groups, ArrayRef<Pl
 
 Box mlir::memopt::expandBox(ArrayRef<ReassociationIndices> groups, ArrayRef<Places> box,
                             ArrayRef<int64_t> shape) {
+  if (groups.empty()) // a single element
+    return getWholeBox(shape);
   Box expanded;
   for (auto [group, places] : llvm::zip_equal(groups, box)) {
     ArrayRef<int64_t> sizes = shape.slice(group.front(), group.size());

@@ -174,3 +174,23 @@ func.func @behind(%c: tensor<2x2xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
   %p = memopt.matmul %n, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   return %n, %p : tensor<2x8xf32>, tensor<2x8xf32>
 }
+
+// -----
+
+// A single element has no dimension to cut.
+
+memopt.variable @table : tensor<8x8xf32> role <buffer> {initial = dense<2.0> : tensor<8x8xf32>, names = []}
+
+// CHECK-LABEL: func.func @single
+// CHECK: %[[S:.*]] = tensor.collapse_shape %arg1 [] : tensor<1x1xf32> into tensor<f32>
+// CHECK: %[[N:.*]] = arith.negf %[[S]] : tensor<f32>
+// CHECK: tensor.expand_shape %[[N]] [] output_shape [1, 1] : tensor<f32> into tensor<1x1xf32>
+func.func @single(%c: tensor<2x2xf32>, %one: tensor<1x1xf32>) -> (tensor<2x8xf32>, tensor<1x1xf32>) {
+  %w = memopt.read @table : tensor<8x8xf32>
+  %wide = memopt.pad %c {low = array<i64: 0, 0>, high = array<i64: 0, 6>} : (tensor<2x2xf32>) -> tensor<2x8xf32>
+  %p = memopt.matmul %wide, %w : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %s = tensor.collapse_shape %one [] : tensor<1x1xf32> into tensor<f32>
+  %n = arith.negf %s : tensor<f32>
+  %e = tensor.expand_shape %n [] output_shape [1, 1] : tensor<f32> into tensor<1x1xf32>
+  return %p, %e : tensor<2x8xf32>, tensor<1x1xf32>
+}
