@@ -225,8 +225,10 @@ private:
         return giveUp(std::move(reason));
       if (!closed.isOk() && sinceClosed.getSeconds() > graceSeconds)
         return giveUp(std::move(closed));
-      if (closed.isOk() && !(closed = hosts.findClosed()).isOk())
+      if (closed.isOk()) {
+        closed = hosts.findClosed();
         sinceClosed = Waiting();
+      }
       if (patience.isOver(hosts.countSigns()))
         return giveUp(environmentError("waited " + std::to_string(int64_t(seconds)) +
                                        " s for the devices of other ranks; "
