@@ -68,6 +68,7 @@ StatusOr<ConvolutionDescriptor> ConvolutionDescriptor::parse(const nlohmann::jso
   reader.require(!d.accumulate || direction == ConvolutionDirection::BackwardWeights,
                  "'accumulate' belongs to convolution_backward_weights only");
   d.packedBytes = reader.integer("packed", 0, 0);
+  d.workspaceLimit = reader.integer("workspace_limit", 0, maxExtent);
   reader.require(!d.packedBytes || direction != ConvolutionDirection::BackwardWeights,
                  "'packed' belongs to calls that read weights only");
   std::vector<int64_t> input = reader.integers("input", -1, 1);

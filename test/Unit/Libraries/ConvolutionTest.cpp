@@ -105,6 +105,23 @@ const Case cases[] = {
     {"many pixels, few weights", 4, 4, 6, 1, {40, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
 };
 
+/// Large enough that 3 x 3 taps are taken in tiles.
+const Case tiledCases[] = {
+    {"tiles", 2, 19, 37, 1, {98, 97}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"tiles, more padding than taps",
+     2,
+     33,
+     18,
+     1,
+     {90, 117},
+     {3, 3},
+     {1, 1},
+     {3, 0},
+     {0, 4},
+     {1, 1}},
+    {"tiles of many channels", 6, 300, 390, 1, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+};
+
 const char *const directions[] = {"convolution_forward", "convolution_backward_data",
                                   "convolution_backward_weights"};
 
@@ -250,6 +267,9 @@ TEST(Convolution, AgreesWithPlainLoops) {
       check<float>(c, direction, "f32", true, 6e-8);
       check<double>(c, direction, "f64", false, 4e-15);
     }
+  for (const Case &c : tiledCases)
+    for (int direction = 0; direction < 3; ++direction)
+      check<float>(c, direction, "f32", false, 1e-6);
 }
 
 /// Vectors are longer than pixels here.
@@ -281,19 +301,81 @@ TEST(Convolution, RoundsHalvesOnce) {
     }
 }
 
+static void checkThreads(const Case &c) {
+  for (int direction = 0; direction < 3; ++direction)
+    for (const char *layout : {"nhwc", "nchw"}) {
+      std::vector<std::vector<char>> results;
+      for (int threads : {1, 2, 5}) {
+        std::vector<Buffer> buffers = Data<float>(c).buffers(direction, false);
+        runCall(describe(c, direction, "f32", layout, false, false), buffers, 4, threads);
+        results.push_back(buffers.back().values<char>());
+      }
+      EXPECT_TRUE(results[0] == results[1] && results[0] == results[2])
+          << c.name << " " << directions[direction] << " " << layout;
+    }
+}
+
 TEST(Convolution, SameBitsOnAnyNumberOfThreads) {
   for (const Case &c : cases)
-    for (int direction = 0; direction < 3; ++direction)
-      for (const char *layout : {"nhwc", "nchw"}) {
-        std::vector<std::vector<char>> results;
-        for (int threads : {1, 2, 5}) {
-          std::vector<Buffer> buffers = Data<float>(c).buffers(direction, false);
-          runCall(describe(c, direction, "f32", layout, false, false), buffers, 4, threads);
-          results.push_back(buffers.back().values<char>());
+    checkThreads(c);
+  for (const Case &c : tiledCases)
+    checkThreads(c);
+}
+
+/// Tiles need scratch for their points. With less of it they take longer and give the same bits.
+TEST(Convolution, TilesWithinAnyWorkspaceGiveTheSameBits) {
+  for (const Case &c : tiledCases)
+    for (int direction = 0; direction < 3; ++direction) {
+      json descriptor = describe(c, direction, "f32", "nhwc", false, direction == 0);
+      auto fastest = LibraryCall::create(descriptor, 3);
+      ASSERT_TRUE(fastest.isOk()) << fastest.getMessage();
+      SCOPED_TRACE(std::string(c.name) + " " + directions[direction]);
+      std::vector<Buffer> expected = Data<float>(c).buffers(direction, direction == 0);
+      runCall(**fastest, expected);
+      EXPECT_EQ((*fastest)->getSlowdown(), 1);
+      int64_t bytes = (*fastest)->workspaceBytes();
+      int found = 0;
+      for (double slowdown = 1; bytes > 0; ++found) {
+        descriptor["workspace_limit"] = bytes - 1;
+        auto lean = LibraryCall::create(descriptor, 3);
+        if (!lean.isOk()) {
+          EXPECT_NE(lean.getMessage().find("no way that gives the same bits"), std::string::npos);
+          break;
         }
-        EXPECT_TRUE(results[0] == results[1] && results[0] == results[2])
-            << c.name << " " << directions[direction] << " " << layout;
+        ASSERT_LT((*lean)->workspaceBytes(), bytes);
+        EXPECT_GE((*lean)->getSlowdown(), slowdown);
+        bytes = (*lean)->workspaceBytes();
+        slowdown = (*lean)->getSlowdown();
+        std::vector<Buffer> buffers = Data<float>(c).buffers(direction, direction == 0);
+        runCall(**lean, buffers);
+        EXPECT_EQ(buffers.back().values<char>(), expected.back().values<char>()) << bytes;
       }
+      EXPECT_GT(found, 2);
+      EXPECT_LT(bytes, (*fastest)->workspaceBytes() / 2);
+    }
+}
+
+static bool isInTiles(const Case &c, int direction, const char *type, const char *layout) {
+  auto call = LibraryCall::create(describe(c, direction, type, layout, false, false), 2);
+  return call.isOk() && (*call)->implementation().find("/winograd") != std::string::npos;
+}
+
+TEST(Convolution, TilesAreForLargeDenseFiltersOf3x3Taps) {
+  for (int direction = 0; direction < 3; ++direction) {
+    for (const Case &c : cases)
+      EXPECT_FALSE(isInTiles(c, direction, "f32", "nhwc")) << c.name;
+    for (const Case &c : tiledCases) {
+      EXPECT_TRUE(isInTiles(c, direction, "f32", "nhwc")) << c.name;
+      EXPECT_FALSE(isInTiles(c, direction, "f32", "nchw")) << c.name;
+      EXPECT_FALSE(isInTiles(c, direction, "f64", "nhwc")) << c.name;
+      EXPECT_FALSE(isInTiles(c, direction, "bf16", "nhwc")) << c.name;
+    }
+    for (Extents Case::*changed : {&Case::strides, &Case::dilations}) {
+      Case other = tiledCases[0];
+      other.*changed = {1, 2};
+      EXPECT_FALSE(isInTiles(other, direction, "f32", "nhwc"));
+    }
+  }
 }
 
 /// Where oneDNN has no code for narrow groups, copies of its activations would be what a plan is as
@@ -418,6 +500,8 @@ TEST(Convolution, AddsGradientsOfWeights) {
     checkAccumulation<double>(c, "f64");
     checkAccumulation<BFloat16, float>(c, "bf16");
   }
+  for (const Case &c : tiledCases)
+    checkAccumulation<float>(c, "f32");
 }
 
 /// Weights that one call packs and another one reads give the bits of a call that packs for itself.
@@ -464,6 +548,9 @@ TEST(Convolution, ReadsPackedWeights) {
       checkPacking<float>(c, direction, "f32", packed);
       checkPacking<BFloat16>(c, direction, "bf16", packed);
     }
+  for (const Case &c : tiledCases)
+    for (int direction : {0, 1})
+      checkPacking<float>(c, direction, "f32", packed);
   EXPECT_GT(packed, 0);
   json weights = describe(cases[2], 2, "f32", "nhwc", false, false);
   weights["packed"] = 64;
@@ -514,6 +601,10 @@ TEST(Convolution, ReadsNothingBehindItsBuffers) {
       runFenced<float>(c, direction, "f32", /*atEnd=*/true);
       runFenced<BFloat16>(c, direction, "bf16", /*atEnd=*/true);
     }
+  for (const Case &c : tiledCases)
+    for (int direction = 0; direction < 3; ++direction)
+      for (bool atEnd : {true, false})
+        runFenced<float>(c, direction, "f32", atEnd);
 }
 
 /// oneDNN's code for dilated gradients of weights in bf16 is not taken, for it reads rows in front
@@ -528,25 +619,31 @@ TEST(Convolution, ReadsNoRowsBesideItsScratchpad) {
       runFenced<BFloat16>(c, 2, "bf16", atEnd);
 }
 
+static void checkRelu(const Case &c) {
+  for (bool last : {true, false}) {
+    SCOPED_TRACE(std::string(c.name) + (last ? " nhwc" : " nchw"));
+    Data<float> data(c);
+    data.bias[0] = std::numeric_limits<float>::quiet_NaN();
+    json descriptor =
+        describe(c, 0, "f32", last ? "nhwc" : "nchw", /*reference=*/true, /*bias=*/true);
+    std::vector<Buffer> plain = data.buffers(0, true), rectified = data.buffers(0, true);
+    runCall(descriptor, plain);
+    descriptor["post"] = "relu";
+    descriptor["reference"] = false; // which has none of oneDNN's code for it either
+    runCall(descriptor, rectified);
+    std::vector<float> before = plain.back().values<float>();
+    std::vector<float> after = rectified.back().values<float>();
+    for (size_t i = 0; i < after.size(); ++i)
+      if (std::isnan(before[i]))
+        ASSERT_TRUE(std::isnan(after[i])) << "element " << i;
+      else
+        ASSERT_NEAR(after[i], std::max(before[i], 0.0f), 1e-3f) << "element " << i;
+  }
+}
+
 TEST(Convolution, ReluKeepsNaN) {
   for (const Case &c : cases)
-    for (bool last : {true, false}) {
-      SCOPED_TRACE(std::string(c.name) + (last ? " nhwc" : " nchw"));
-      Data<float> data(c);
-      data.bias[0] = std::numeric_limits<float>::quiet_NaN();
-      json descriptor =
-          describe(c, 0, "f32", last ? "nhwc" : "nchw", /*reference=*/true, /*bias=*/true);
-      std::vector<Buffer> plain = data.buffers(0, true), rectified = data.buffers(0, true);
-      runCall(descriptor, plain);
-      descriptor["post"] = "relu";
-      descriptor["reference"] = false; // which has none of the library's code for it either
-      runCall(descriptor, rectified);
-      std::vector<float> before = plain.back().values<float>();
-      std::vector<float> after = rectified.back().values<float>();
-      for (size_t i = 0; i < after.size(); ++i)
-        if (std::isnan(before[i]))
-          ASSERT_TRUE(std::isnan(after[i])) << "element " << i;
-        else
-          ASSERT_NEAR(after[i], std::max(before[i], 0.0f), 1e-3f) << "element " << i;
-    }
+    checkRelu(c);
+  for (const Case &c : tiledCases)
+    checkRelu(c);
 }

@@ -43,7 +43,8 @@ struct ConvolutionDescriptor {
   bool wideResult;     ///< of 16-bit operands, in f32
   bool packs = false;  ///< packs the weights for a call of `direction` and does nothing else
   int64_t packedBytes; ///< of weights that lie as the library reads them; 0: of plain ones
-  int rank;            ///< number of spatial dimensions, 1 to 3
+  int64_t workspaceLimit = maxExtent;
+  int rank; ///< number of spatial dimensions, 1 to 3
   int64_t images, inputChannels, outputChannels, groups;
   Spatial input, output, taps, strides, dilations, paddingLower, paddingUpper;
 
@@ -75,6 +76,11 @@ std::unique_ptr<LibraryCall> createOwnConvolution(const ConvolutionDescriptor &d
 /// Our own kernels for groups of at most `groupChannels` channels; null for others.
 std::unique_ptr<LibraryCall> createGroupConvolution(const ConvolutionDescriptor &descriptor,
                                                     int64_t groupChannels, int threads);
+
+/// Minimal filtering of 3 x 3 taps in steps of one pixel (WinogradKernels.h), f32 and channels-last;
+/// null for others and where plain sums are faster. The relu may be there.
+std::unique_ptr<LibraryCall> createWinogradConvolution(const ConvolutionDescriptor &descriptor,
+                                                       int threads);
 
 /// oneDNN; null when it has no implementation that keeps the promises of LibraryCalls.h. Packed
 /// weights must have the bytes of packedWeightBytes.

@@ -9,6 +9,7 @@
 #include "memopt-runtime/kernels/own/BlockKernels.h"
 #include "GroupKernels.h"
 #include "RowKernels.h"
+#include "WinogradKernels.h"
 #include <cstdlib>
 #include <string_view>
 
@@ -20,6 +21,7 @@ using namespace memopt::libraries;
   template <typename S, typename T> const BlockKernels<S, T> &getBlockKernels();                   \
   template <typename S, typename T> const GroupKernels<S, T> &getGroupKernels();                   \
   template <typename T> const RowKernels<T> &getRowKernels();                                      \
+  const WinogradKernels &getWinogradKernels();                                                     \
   }
 MEMOPT_DECLARE_KERNELS(baseline)
 #ifdef __x86_64__
@@ -71,6 +73,10 @@ const GroupKernels<Stored, Computed> &libraries::groupKernels(InstructionSet set
 
 template <typename T> const RowKernels<T> &libraries::rowKernels(InstructionSet set) {
   return MEMOPT_KERNELS_OF(set, getRowKernels<T>);
+}
+
+const WinogradKernels &libraries::winogradKernels(InstructionSet set) {
+  return MEMOPT_KERNELS_OF(set, getWinogradKernels);
 }
 
 #undef MEMOPT_KERNELS_OF

@@ -13,3 +13,4 @@
 #include "BlockKernels.inc"
 #include "GroupKernels.inc"
 #include "RowKernels.inc"
+#include "WinogradKernels.inc"
