@@ -19,9 +19,13 @@ namespace mlir::memopt {
 enum class WorkClass {
   Kernel, ///< generated code
   Matmul,
-  Convolution,       ///< forward, and the gradient of its input
-  ConvolutionWeight, ///< the gradient of its weights
-  GroupConvolution,  ///< all three with few channels in a group, depthwise among them
+  Convolution,                ///< forward, and the gradient of its input
+  ConvolutionWeight,          ///< the gradient of its weights
+  PointwiseConvolution,       ///< of filters of one tap, which are products of matrices
+  PointwiseConvolutionWeight, ///< the gradient of such weights
+  TiledConvolution, ///< of 3 x 3 taps, where the library takes tiles for them (LibraryCalls.md)
+  TiledConvolutionWeight, ///< the gradient of such weights
+  GroupConvolution,       ///< all three with few channels in a group, depthwise among them
   AttentionForward,
   AttentionBackward,
   Copy,         ///< within one memory: packed weights, what ranks read of each other

@@ -219,8 +219,19 @@ static Multiplication getMultiplication(LibraryCallOp op) {
   return implementation.starts_with("memopt:") ? Multiplication::Converted : Multiplication::Narrow;
 }
 
+/// The runtime's own code for filters of 3 x 3 taps makes whole tiles of 2 x 2 results.
+static void countTiles(ConvolutionAttr call, Work &work) {
+  bool isWeight = call.getKind() == ConvolutionKind::BackwardWeights;
+  work.workClass = isWeight ? WorkClass::TiledConvolutionWeight : WorkClass::TiledConvolution;
+  bool isData = call.getKind() == ConvolutionKind::BackwardData;
+  for (int64_t extent : (isData ? call.getInput() : call.getOutput()).drop_front(2))
+    work.operations *= static_cast<double>(extent + extent % 2) / static_cast<double>(extent);
+}
+
 Work LibraryCallOp::getWork() {
   Work work = getCall().getWork();
+  if (getImplementation().value_or("").ends_with("/winograd"))
+    countTiles(cast<ConvolutionAttr>(getCall()), work);
   work.bytes = static_cast<double>(getBytesMoved());
   work.multiplication = getMultiplication(*this);
   if (getSlowdown())

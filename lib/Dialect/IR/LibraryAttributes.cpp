@@ -214,8 +214,12 @@ int64_t ConvolutionAttr::getFlops() const {
 Work ConvolutionAttr::getWork() const {
   Work work;
   bool isData = getKind() == ConvolutionKind::BackwardData;
-  work.workClass = getKind() == ConvolutionKind::BackwardWeights ? WorkClass::ConvolutionWeight
-                                                                 : WorkClass::Convolution;
+  bool isWeight = getKind() == ConvolutionKind::BackwardWeights;
+  if (multiplyCounts(getWeight().drop_front(2)) == 1)
+    work.workClass =
+        isWeight ? WorkClass::PointwiseConvolutionWeight : WorkClass::PointwiseConvolution;
+  else
+    work.workClass = isWeight ? WorkClass::ConvolutionWeight : WorkClass::Convolution;
   work.operations = static_cast<double>(getFlops()) * getPadding(getWeight()[isData ? 1 : 0]);
   // Vectors hold channels of neighbouring groups.
   if (getGroups() > 1) {

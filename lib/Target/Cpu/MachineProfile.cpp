@@ -24,6 +24,14 @@ static constexpr MachineProfile::Rate kRates[] = {
     {"matmul_operations_per_second", &MachineProfile::matmulRate},
     {"convolution_operations_per_second", &MachineProfile::convolutionRate},
     {"convolution_weight_operations_per_second", &MachineProfile::convolutionWeightRate},
+    {"pointwise_convolution_operations_per_second", &MachineProfile::pointwiseConvolutionRate, true,
+     &MachineProfile::convolutionRate},
+    {"pointwise_convolution_weight_operations_per_second",
+     &MachineProfile::pointwiseConvolutionWeightRate, true, &MachineProfile::convolutionWeightRate},
+    {"tiled_convolution_operations_per_second", &MachineProfile::tiledConvolutionRate, true,
+     &MachineProfile::convolutionRate},
+    {"tiled_convolution_weight_operations_per_second", &MachineProfile::tiledConvolutionWeightRate,
+     true, &MachineProfile::convolutionWeightRate},
     {"group_convolution_operations_per_second", &MachineProfile::groupConvolutionRate},
     {"convolution_weights_per_second", &MachineProfile::weightRate, true},
     {"convolution_weight_gradients_per_second", &MachineProfile::weightGradientRate, true},
@@ -73,6 +81,12 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
          convolution = getSpeed(work.multiplication, profile.narrowConvolutionSpeed,
                                 profile.convertedConvolutionSpeed),
          attention = getSpeed(work.multiplication, profile.narrowAttentionSpeed, 1);
+  auto forward = [&](double rate) {
+    return work.operations / (rate * convolution) + work.weights / profile.weightRate;
+  };
+  auto ofWeights = [&](double rate) {
+    return work.operations / (rate * convolution) + work.weights / profile.weightGradientRate;
+  };
   switch (work.workClass) {
   case WorkClass::Kernel:
   case WorkClass::HostKernel:
@@ -80,11 +94,17 @@ static double getArithmeticSeconds(const Work &work, const MachineProfile &profi
   case WorkClass::Matmul:
     return work.operations / (profile.matmulRate * matmul);
   case WorkClass::Convolution:
-    return work.operations / (profile.convolutionRate * convolution) +
-           work.weights / profile.weightRate;
+    return forward(profile.convolutionRate);
+  case WorkClass::PointwiseConvolution:
+    return forward(profile.pointwiseConvolutionRate);
+  case WorkClass::TiledConvolution:
+    return forward(profile.tiledConvolutionRate);
   case WorkClass::ConvolutionWeight:
-    return work.operations / (profile.convolutionWeightRate * convolution) +
-           work.weights / profile.weightGradientRate;
+    return ofWeights(profile.convolutionWeightRate);
+  case WorkClass::PointwiseConvolutionWeight:
+    return ofWeights(profile.pointwiseConvolutionWeightRate);
+  case WorkClass::TiledConvolutionWeight:
+    return ofWeights(profile.tiledConvolutionWeightRate);
   case WorkClass::GroupConvolution:
     return work.operations / (profile.groupConvolutionRate * convolution);
   case WorkClass::AttentionForward:
@@ -115,6 +135,10 @@ static double getStartSeconds(WorkClass workClass, const MachineProfile &profile
     return profile.callSeconds;
   case WorkClass::Convolution:
   case WorkClass::ConvolutionWeight:
+  case WorkClass::PointwiseConvolution:
+  case WorkClass::PointwiseConvolutionWeight:
+  case WorkClass::TiledConvolution:
+  case WorkClass::TiledConvolutionWeight:
   case WorkClass::GroupConvolution:
     return profile.convolutionSeconds;
   }
@@ -157,9 +181,13 @@ llvm::json::Object MachineProfile::toJson() const {
 }
 
 llvm::Error MachineProfile::readRates(const llvm::json::Object &rates) {
+  const MachineProfile defaults;
   for (const Rate &rate : kRates) {
-    if (rate.isOptional && !rates.get(rate.key))
+    if (rate.isOptional && !rates.get(rate.key)) {
+      if (rate.like)
+        this->*rate.field = this->*rate.like * (defaults.*rate.field / defaults.*rate.like);
       continue;
+    }
     std::optional<double> number = rates.getNumber(rate.key);
     if (!number || !std::isfinite(*number) || *number <= 0)
       return makeJsonError("rates." + rate.key, "a positive number", rates.get(rate.key));
@@ -229,6 +257,9 @@ static constexpr char kEpyc9004[] =
 static constexpr char kEpyc9004Avx2[] =
 #include "epyc-9004-avx2.inc"
     ;
+static constexpr char kEpyc9005[] =
+#include "epyc-9005.inc"
+    ;
 
 static MachineProfile parseShipped(StringRef text) {
   return llvm::cantFail(MachineProfile::fromJson(llvm::cantFail(llvm::json::parse(text))));
@@ -246,9 +277,12 @@ static bool hasShortVectors(StringRef processor) {
 
 const MachineProfile &MachineProfile::getShipped(StringRef processor) {
   static const MachineProfile longVectors = parseShipped(kEpyc9004), zen3 = parseShipped(kEpyc7003),
-                              shortVectors = parseShipped(kEpyc9004Avx2);
+                              shortVectors = parseShipped(kEpyc9004Avx2),
+                              zen5 = parseShipped(kEpyc9005);
   if (processor.empty() || processor == "native")
     processor = llvm::sys::getHostCPUName();
+  if (processor == "znver5")
+    return zen5;
   if (!hasShortVectors(processor))
     return longVectors;
   bool isZen = processor == "znver1" || processor == "znver2" || processor == "znver3";

@@ -59,6 +59,7 @@ TEST(MachineProfile, VectorsAndNameOfTheProcessorChooseTheShippedOne) {
   MachineProfile wide = MachineProfile::getShipped("znver4");
   for (const char *other : {"sapphirerapids", "skylake-avx512", "x86-64-v4", "no-such-one"})
     expectEqual(MachineProfile::getShipped(other), wide);
+  EXPECT_NE(MachineProfile::getShipped("znver5").machine, wide.machine);
   MachineProfile zen = MachineProfile::getShipped("znver3");
   MachineProfile narrow = MachineProfile::getShipped("x86-64-v3");
   EXPECT_NE(zen.machine, wide.machine);
@@ -123,7 +124,9 @@ TEST(MachineProfile, NarrowProductsHaveSpeedsOfTheirOwn) {
   };
   expectSpeeds(WorkClass::Matmul, 2, 0.5);
   for (WorkClass workClass :
-       {WorkClass::Convolution, WorkClass::ConvolutionWeight, WorkClass::GroupConvolution})
+       {WorkClass::Convolution, WorkClass::ConvolutionWeight, WorkClass::PointwiseConvolution,
+        WorkClass::PointwiseConvolutionWeight, WorkClass::TiledConvolution,
+        WorkClass::TiledConvolutionWeight, WorkClass::GroupConvolution})
     expectSpeeds(workClass, 4, 0.25);
   // Attention widens on the way to its own tiles, whatever the processor has.
   expectSpeeds(WorkClass::AttentionForward, 1, 1);
@@ -153,6 +156,22 @@ TEST(MachineProfile, ConvolutionsPackTheirWeights) {
   profile = MachineProfile::getDevice();
   profile.convolutionSeconds = 0;
   EXPECT_NEAR(getRate(WorkClass::Convolution, 50), profile.convolutionRate, 1e7);
+}
+
+TEST(MachineProfile, FilesOfBeforeConvolutionsHadRatesByTheirTapsAreRead) {
+  MachineProfile defaults;
+  llvm::json::Object object = defaults.toJson(), &rates = *object.getObject("rates");
+  for (const char *kind : {"pointwise", "tiled"})
+    for (const char *of : {"", "_weight"})
+      EXPECT_TRUE(rates.erase(kind + std::string("_convolution") + of + "_operations_per_second"));
+  rates["convolution_operations_per_second"] = 3 * defaults.convolutionRate;
+  rates["convolution_weight_operations_per_second"] = 5 * defaults.convolutionWeightRate;
+  auto profile = MachineProfile::fromJson(llvm::json::Value(std::move(object)));
+  ASSERT_TRUE(static_cast<bool>(profile)) << llvm::toString(profile.takeError());
+  EXPECT_DOUBLE_EQ(profile->pointwiseConvolutionRate, profile->convolutionRate);
+  EXPECT_DOUBLE_EQ(profile->pointwiseConvolutionWeightRate, profile->convolutionWeightRate);
+  EXPECT_DOUBLE_EQ(profile->tiledConvolutionRate, 3 * defaults.tiledConvolutionRate);
+  EXPECT_DOUBLE_EQ(profile->tiledConvolutionWeightRate, 5 * defaults.tiledConvolutionWeightRate);
 }
 
 TEST(MachineProfile, FilesOfBeforeNarrowSpeedsAreRead) {

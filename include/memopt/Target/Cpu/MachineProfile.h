@@ -36,7 +36,11 @@ struct MachineProfile {
   double matmulRate = 1.6e11;            ///< operations a second of matrix products
   double convolutionRate = 1.2e11;       ///< of convolutions and gradients of their inputs
   double convolutionWeightRate = 1.2e11; ///< of gradients of convolutions' weights
-  double groupConvolutionRate = 2.0e10;  ///< of all three, where channels come in groups
+  /// The same two of filters of one tap, and of 3 x 3 taps that are taken in tiles. Operations of tiles
+  /// are those of plain sums, which they save some of.
+  double pointwiseConvolutionRate = 1.2e11, pointwiseConvolutionWeightRate = 1.2e11;
+  double tiledConvolutionRate = 2.2e11, tiledConvolutionWeightRate = 2.4e11;
+  double groupConvolutionRate = 2.0e10; ///< of all three, where channels come in groups
   /// Weights a second that convolutions pack, and whose gradients are unpacked. So the rate of a
   /// convolution grows with the number of positions of its images, which each weight is used for.
   double weightRate = 1.6e9, weightGradientRate = 7e8;
@@ -80,8 +84,9 @@ struct MachineProfile {
   static llvm::Expected<MachineProfile> read(StringRef path);
 
   /// The shipped profile for a processor with the name that clang's -march uses; an empty name is
-  /// this machine. Of processors whose vectors have 256 bits Zen 1 to 3 have the rates of an EPYC
-  /// 7003, all others those of an EPYC 9004 that was held to AVX2.
+  /// this machine. Zen 5 has the rates of an EPYC 9005, other processors with AVX-512 those of an EPYC
+  /// 9004. Of processors whose vectors have 256 bits Zen 1 to 3 have those of an EPYC 7003, all others
+  /// those of an EPYC 9004 that was held to AVX2.
   static const MachineProfile &getShipped(StringRef processor);
 
   /// What a device does not say of itself.
@@ -96,6 +101,8 @@ struct MachineProfile {
     llvm::StringLiteral key;
     double MachineProfile::*field;
     bool isOptional = false; ///< files of before it was known are read
+    /// A file that does not have it, but has this one, means the same multiple of it as the defaults.
+    double MachineProfile::*like = nullptr;
   };
   /// All rates, by the keys of file and attribute.
   static ArrayRef<Rate> getRates();
