@@ -15,7 +15,8 @@ of a calibration, that is held to AVX2 as well.
 
 One row for each kind of instruction: how many, their seconds (the median over the steps but the first), those of their
 limits, the part of the step's time that they spend beyond, and the instructions that spend most. Values in caches move
-faster than the limit says: small models can be below it. Needs the standard library only.
+faster than the limit says: small models can be below it, and so can convolutions in tiles, which multiply less than their
+FLOPs say. Needs the standard library only.
 """
 import argparse
 import json

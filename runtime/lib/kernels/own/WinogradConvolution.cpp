@@ -40,8 +40,8 @@ struct WinogradPlan {
 
   /// Points of the filters of a panel: [depth blocks][points][channels][results].
   int64_t panelElements() const { return winogradPoints * channels * panelWidth; }
-  int64_t filterBytes() const {
-    return alignBytes(partPanels * panelElements() * static_cast<int64_t>(sizeof(float)));
+  int64_t filterBytes(int64_t count) const {
+    return alignBytes(count * panelElements() * static_cast<int64_t>(sizeof(float)));
   }
 
   /// Points of the tiles of a task: [depth blocks][points][tiles][attentionStride].
@@ -59,7 +59,7 @@ struct WinogradPlan {
   }
   /// Filters that are packed before are the caller's.
   int64_t workspaceBytes(bool isPacked) const {
-    return (isPacked ? 0 : filterBytes()) + slots * slotBytes();
+    return (isPacked ? 0 : filterBytes(partPanels)) + slots * slotBytes();
   }
 
   static constexpr int64_t sumColumns = 128;
@@ -131,7 +131,7 @@ public:
   }
   std::string implementation() const override { return std::string(products.name) + "/winograd"; }
   int64_t packedWeightBytes() const override {
-    return d.packedBytes || plan.parts() > 1 ? 0 : plan.filterBytes();
+    return d.packedBytes ? 0 : plan.filterBytes(plan.panels());
   }
   double getSlowdown() const override {
     WinogradPlan fastest = Planner(tiles, threads).within(maxExtent, d.packedBytes);
@@ -146,7 +146,7 @@ public:
     }
     char *workspace = static_cast<char *>(buffers[d.resultIndex() + 1]);
     float *filters = static_cast<float *>(d.packedBytes ? buffers[1] : workspace);
-    char *slots = workspace + (d.packedBytes ? 0 : plan.filterBytes());
+    char *slots = workspace + (d.packedBytes ? 0 : plan.filterBytes(plan.partPanels));
     for (int64_t part = 0; part < plan.parts(); ++part) {
       if (!d.packedBytes)
         makeFilters(static_cast<const float *>(buffers[1]), filters, part, pool);
