@@ -57,12 +57,12 @@ def _lstsq(a, b, rcond=None, *, driver=None):
     m, n = a.shape[-2:]
     is_vector = b.dim() == 1 or b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]
     b = b.unsqueeze(-1) if is_vector else b
-    q, r = torch.linalg.qr(a if m >= n else a.mT)
+    q, r = torch.linalg.qr(a if m >= n else a.mH)
     if m >= n:
-        x = torch.linalg.solve_triangular(r, q.mT @ b, upper=True)
+        x = torch.linalg.solve_triangular(r, q.mH @ b, upper=True)
     else:
-        x = q @ torch.linalg.solve_triangular(r.mT, b, upper=False)
-    left = (a @ x - b).square().sum(-2) if m > n else a.new_zeros([0])
+        x = q @ torch.linalg.solve_triangular(r.mH, b, upper=False)
+    left = (a @ x - b).abs().square().sum(-2) if m > n else a.new_zeros([0])
     rank = torch.full(a.shape[:-2], min(m, n), dtype=torch.int64)
     return torch.return_types.linalg_lstsq((x.squeeze(-1) if is_vector else x, left, rank, a.new_zeros([0])))
 
