@@ -96,13 +96,14 @@ def svd(w, t):
 def whole(w, t):
     """What is made of the real matrix of twice as many rows, and norms."""
     a = regular(w)
-    return (dot(torch.linalg.matrix_exp(w / w.shape[-1]), t) + dot(torch.linalg.pinv(a), t) + dot(torch.linalg.matrix_power(w / w.shape[-1], 3), t)
+    small = w / w.shape[-1]
+    return (dot(torch.linalg.matrix_exp(small), t) + dot(torch.linalg.pinv(a), t) + dot(torch.linalg.matrix_power(small, 3), t)
             + torch.linalg.matrix_norm(w, "nuc").sum() + torch.linalg.matrix_norm(w, 2).sum() + torch.linalg.matrix_norm(w, 1).sum()
             + torch.linalg.norm(w).sum())
 
 
-CASES = [(function, n, dtype) for function in (cholesky, solve, determinant, triangles, lu, qr, reflections, eigh, svd, whole) for n in (3, 20)
-         for dtype in (torch.float32, torch.float64)]
+CASES = [(function, n, dtype) for function in (cholesky, solve, determinant, triangles, lu, qr, reflections, eigh, svd, whole)
+         for n in (3, 20) for dtype in (torch.float32, torch.float64)]
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

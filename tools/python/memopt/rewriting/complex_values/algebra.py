@@ -199,7 +199,11 @@ def _read(a: Pair, side: str) -> Pair:
 
 
 def _eigenvectors(a: Pair, UPLO: str = "L", compute_v: bool = True) -> list:
-    return list(matrices.eigenvectors(_read(a, UPLO))) if compute_v else [matrices.eigenvalues(_read(a, UPLO)), Pair(*[a.re.new_empty([0])] * 2)]
+    a = _read(a, UPLO)
+    if compute_v:
+        return list(matrices.eigenvectors(a))
+    nothing = a.re.new_empty([0])
+    return [matrices.eigenvalues(a), Pair(nothing, nothing)]
 
 
 def _singular_vectors(a: Pair, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> list:
@@ -281,6 +285,7 @@ ALGEBRA = {
     "linalg_eigvalsh": lambda a, UPLO="L": matrices.eigenvalues(_read(a, UPLO)),
     **dict.fromkeys(("linalg_svd", "_linalg_svd"), _singular_vectors), "svd": _older_singular_vectors,
     "linalg_svdvals": lambda a, **_: matrices.singular_values(a),
-    "linalg_matrix_norm": _matrix_norm, "linalg_norm": _norm, "nuclear_norm": lambda a, keepdim=False: _matrix_norm(a, "nuc", keepdim=keepdim),
+    "linalg_matrix_norm": _matrix_norm, "linalg_norm": _norm,
+    "nuclear_norm": lambda a, keepdim=False: _matrix_norm(a, "nuc", keepdim=keepdim),
     "linalg_cond": _condition,
 }

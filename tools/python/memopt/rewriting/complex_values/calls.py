@@ -188,7 +188,8 @@ _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select"
              "dsplit", "diff", "diag_embed", "diagflat", "linalg_diagonal", "sum_to_size", "moveaxis", "repeat_interleave",
              "squeeze_", "unsqueeze_", "transpose_", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
              "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "combinations", "nan_to_num"}
-_JOINED = {"cartesian_prod", "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "row_stack", "column_stack", "block_diag"}
+_JOINED = {"cartesian_prod", "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "row_stack", "column_stack",
+           "block_diag"}
 _CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
 _WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": add, "sub_": lambda a, b, alpha=1: add(a, b, alpha, -1), "mul_": mul, "div_": div}
 _FROM_REAL = {"complex", "polar", "view_as_complex"}
@@ -277,8 +278,8 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         arguments[0].re.fill_(re)
         arguments[0].im.fill_(im or 0)
         return arguments[0]
-    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter", "scatter_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter",
-                "diagonal_scatter", "masked_scatter", "masked_scatter_"):
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter", "scatter_", "scatter_add",
+                "scatter_add_", "slice_scatter", "select_scatter", "diagonal_scatter", "masked_scatter", "masked_scatter_"):
         return _of_parts(engine, target, tuple(pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
     if name in _OF_TRUTHS:

@@ -45,7 +45,8 @@ def _shape(inputs: Sequence[torch.Tensor], kind: str, *_: Any) -> list[torch.Ten
     return [a.new_empty((a if kind in ("cholesky", "reflection_product") else inputs[-1]).shape)]
 
 
-def _run(inputs: Sequence[torch.Tensor], kind: str, upper: bool = False, unit: bool = False, transposed: bool = False) -> list[torch.Tensor]:
+def _run(inputs: Sequence[torch.Tensor], kind: str, upper: bool = False, unit: bool = False,
+         transposed: bool = False) -> list[torch.Tensor]:
     """What the call gives, by PyTorch: for programs that run there."""
     a, *rest = [torch.view_as_complex(value.contiguous()) if value.is_floating_point() else value for value in inputs]
     solve = lambda matrix, right, upper, unit: torch.linalg.solve_triangular(matrix, right, upper=upper, unitriangular=unit)
@@ -170,7 +171,8 @@ def solve_triangle(a: Pair, b: Pair, upper: bool, unit: bool = False) -> Pair:
         to_b = as_pair(_call("triangular_solve", a, gradients[0], upper=upper, unit=unit, transposed=True)[0])
         to_a = _negative(multiply(to_b, adjoint(x)))
         return (_upper(to_a, int(unit)) if upper else _lower(to_a, -int(unit))), to_b
-    return _differentiable("solve_triangular", _broadcast(a, b), lambda a, b: _call("triangular_solve", a, b, upper=upper, unit=unit), formula)[0]
+    run = lambda a, b: _call("triangular_solve", a, b, upper=upper, unit=unit)
+    return _differentiable("solve_triangular", _broadcast(a, b), run, formula)[0]
 
 
 def cholesky(a: Pair) -> Pair:
