@@ -230,6 +230,16 @@ def _of_parts(engine, target, arguments, keywords):
     return Pair(*results)
 
 
+def _scatter(engine, target, arguments, keywords):
+    """A number goes to both parts as it is."""
+    into, dim, places, value, *reduction = arguments
+    if reduction or keywords:
+        refuse(target._schema.name)
+    if not isinstance(value, torch.Tensor) and not is_complex(value):
+        return Pair(*(engine.call(target, (part, dim, places, number), {}) for part, number in zip(pair(into), _numbers(value))))
+    return _of_parts(engine, target, (pair(into), dim, places, pair(value)), keywords)
+
+
 def _create(target, name, arguments, keywords):
     dtype = _REAL[keywords["dtype"]]
     keywords = {**keywords, "dtype": dtype}
@@ -278,8 +288,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         arguments[0].re.fill_(re)
         arguments[0].im.fill_(im or 0)
         return arguments[0]
-    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter", "scatter_", "scatter_add",
-                "scatter_add_", "slice_scatter", "select_scatter", "diagonal_scatter", "masked_scatter", "masked_scatter_"):
+    if name in ("scatter", "scatter_"):
+        return _scatter(engine, target, arguments, keywords)
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_",
+                "slice_scatter", "select_scatter", "diagonal_scatter", "masked_scatter", "masked_scatter_"):
         return _of_parts(engine, target, tuple(pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
     if name in _OF_TRUTHS:

@@ -183,6 +183,12 @@ def _mse(a, b, reduction: int = 1) -> torch.Tensor:
     return _reduce(d.re * d.re + d.im * d.im, reduction)
 
 
+def _is_close(a, b, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> torch.Tensor:
+    a, b = pair(a), pair(b)
+    found = (absolute(add(a, b, 1, -1)) <= atol + rtol * absolute(b)) | (a.re == b.re) & (a.im == b.im)
+    return found | _either(torch.isnan)(a) & _either(torch.isnan)(b) if equal_nan else found
+
+
 def _l1(a, b, reduction: int = 1) -> torch.Tensor:
     return _reduce(absolute(add(pair(a), b, 1, -1)), reduction)
 
@@ -226,8 +232,7 @@ FUNCTIONS = {
     "conv_transpose1d": _convolution(F.conv_transpose1d), "conv_transpose2d": _convolution(F.conv_transpose2d),
     "conv_transpose3d": _convolution(F.conv_transpose3d),
     "broadcast_tensors": _of_lists(torch.ops.aten.broadcast_tensors), "meshgrid": _of_lists(torch.ops.aten.meshgrid),
-    "isclose": lambda a, b, rtol=1e-05, atol=1e-08, equal_nan=False: (
-        absolute(add(pair(a), b, 1, -1)) <= atol + rtol * absolute(pair(b))),
+    "isclose": _is_close,
     "mse_loss": _mse, "l1_loss": _l1, "dist": lambda a, b, p=2: torch.linalg.vector_norm(absolute(add(pair(a), b, 1, -1)), p),
     "trace": lambda z: Pair(z.re.diagonal().sum(), z.im.diagonal().sum()),
 }
