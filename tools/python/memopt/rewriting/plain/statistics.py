@@ -24,7 +24,7 @@ def _cov(x, *, correction=1, fweights=None, aweights=None):
     count, weight, total = x.shape[1], None, x.shape[1]
     for given in (fweights, aweights):
         if given is not None:
-            weight = given.to(x.dtype) if weight is None else weight * given
+            weight = given.to(x.real.dtype) if weight is None else weight * given
     if weight is not None:
         total = weight.sum()
         mean = (x * weight).sum(1, keepdim=True) / total
@@ -36,7 +36,7 @@ def _cov(x, *, correction=1, fweights=None, aweights=None):
         divisor = total - correction
     divisor = divisor.clamp(min=0) if isinstance(divisor, torch.Tensor) else max(divisor, 0)
     x = x - mean
-    result = (x if weight is None else x * weight) @ x.mT
+    result = (x if weight is None else x * weight) @ x.mH
     return (result / divisor if isinstance(divisor, torch.Tensor) or divisor else result / torch.zeros_like(result)).squeeze()
 
 
@@ -44,8 +44,9 @@ def _corrcoef(x):
     found = _cov(x)
     if found.dim() == 0:
         return found / found
-    size = found.diagonal().sqrt()
-    return (found / size[:, None] / size).clamp(-1, 1)
+    size = found.diagonal().real.sqrt()
+    found = found / size[:, None] / size
+    return torch.complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1)) if found.is_complex() else found.clamp(-1, 1)
 
 
 # ----------------------------------------------------------------------------------------------------------
