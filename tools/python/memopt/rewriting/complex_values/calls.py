@@ -153,7 +153,7 @@ def _pad(z: Pair, sizes: list[int], value: Any = 0, mode: str = "constant") -> P
 
 _FUNCTIONS = {
     "constant_pad_nd": _pad, "pad": lambda z, sizes, mode="constant", value=0: _pad(z, sizes, value, mode),
-    "view_as_real": as_real, "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
+    "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
     "complex": Pair, "polar": polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
     "fill": lambda z, value: _fill(z, value), "full_like": lambda z, value, **_: _fill(z, value),
     "new_full": lambda z, sizes, value, **_: _fill(Pair(z.re.new_empty(sizes), z.im.new_empty(sizes)), value),
@@ -230,6 +230,17 @@ def _of_parts(engine, target, arguments, keywords):
     return Pair(*results)
 
 
+def _view_as_real(engine, z):
+    """A copy of both parts, which follow what is written to it, as it follows them."""
+    whole = as_real(z)
+    for place, part, other in ((0, z.re, z.im), (1, z.im, z.re)):
+        def write(place=place, other=other):
+            other.copy_(whole.select(-1, 1 - place))  # parts may lie in one storage, which counts as written then
+            return whole.select(-1, place)
+        engine.views.add(whole, part, lambda: as_real(z), write)
+    return whole
+
+
 def _scatter(engine, target, arguments, keywords):
     """A number goes to both parts as it is."""
     into, dim, places, value, *reduction = arguments
@@ -258,6 +269,8 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return target(*arguments, **keywords)  # getitem
     if name in fourier.RULES:
         return fourier.RULES[name](*arguments, **keywords)
+    if name == "view_as_real":
+        return _view_as_real(engine, arguments[0])
     if name in ("to", "_to_copy"):
         dtype = next((value for value in (*arguments[1:], *keywords.values()) if isinstance(value, torch.dtype)), None)
         return _convert(arguments[0], dtype)
