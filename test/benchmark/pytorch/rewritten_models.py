@@ -8,8 +8,8 @@
 
 experts: a transformer with a loop over eight experts, two to a token, as Mixtral has it. graph: torch_geometric's GAT for Cora, written
 out. penalty: the critic of a WGAN-GP. physics: Burgers' equation. operators: a Fourier neural operator in two dimensions. speech: a
-convolution, recurrent layers and CTC. process: an exact Gaussian process; points: one of half as many points. The columns, and what fails, are those of many_programs.py;
-where torch.compile has an error, it has no row.
+convolution, recurrent layers and CTC. process: an exact Gaussian process; points: one of half as many points. The columns, and what
+fails, are those of many_programs.py; where torch.compile has an error, it has no row.
 """
 from __future__ import annotations
 
