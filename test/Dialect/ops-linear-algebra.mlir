@@ -3,7 +3,7 @@
 // RUN: memopt-opt %s | memopt-opt | FileCheck %s
 
 // CHECK-LABEL: func @kinds
-func.func @kinds(%square: tensor<2x4x4xf64>, %tall: tensor<2x5x3xf32>, %sides: tensor<2x4x6xf64>) -> tensor<2x4x6xf64> {
+func.func @kinds(%square: tensor<2x4x4xf64>, %tall: tensor<2x5x3xf32>, %sides: tensor<2x4x6xf64>, %complex: tensor<2x5x3x2xf32>) -> tensor<2x4x6xf64> {
   // CHECK: memopt.linear_algebra %{{.*}} {kind = #memopt.algebra<cholesky>} : (tensor<2x4x4xf64>) -> tensor<2x4x4xf64>
   %low = memopt.linear_algebra %square {kind = #memopt.algebra<cholesky>} : (tensor<2x4x4xf64>) -> tensor<2x4x4xf64>
   // CHECK: {kind = #memopt.algebra<eigenvectors>} : (tensor<2x4x4xf64>) -> (tensor<2x4xf64>, tensor<2x4x4xf64>)
@@ -20,5 +20,11 @@ func.func @kinds(%square: tensor<2x4x4xf64>, %tall: tensor<2x5x3xf32>, %sides: t
   %x = memopt.linear_algebra %both, %exchanges, %sides {kind = #memopt.algebra<lu_solve>, transposed} : (tensor<2x4x4xf64>, tensor<2x4xi64>, tensor<2x4x6xf64>) -> tensor<2x4x6xf64>
   // CHECK: {kind = #memopt.algebra<triangular_solve>, unit, upper}
   %y = memopt.linear_algebra %low, %x {kind = #memopt.algebra<triangular_solve>, upper, unit} : (tensor<2x4x4xf64>, tensor<2x4x6xf64>) -> tensor<2x4x6xf64>
+  // CHECK: {kind = #memopt.algebra<triangular_product>, right} : (tensor<2x4x4xf64>, tensor<2x6x4xf64>) -> tensor<2x6x4xf64>
+  %rows = memopt.transpose %y {permutation = array<i64: 0, 2, 1>} : (tensor<2x4x6xf64>) -> tensor<2x6x4xf64>
+  %z = memopt.linear_algebra %low, %rows {kind = #memopt.algebra<triangular_product>, right} : (tensor<2x4x4xf64>, tensor<2x6x4xf64>) -> tensor<2x6x4xf64>
+  // Complex numbers are pairs; singular values stay real.
+  // CHECK: {kind = #memopt.algebra<singular_vectors>, pairs} : (tensor<2x5x3x2xf32>) -> (tensor<2x5x3x2xf32>, tensor<2x3xf32>, tensor<2x3x3x2xf32>)
+  %cu, %cs, %cvh = memopt.linear_algebra %complex {kind = #memopt.algebra<singular_vectors>, pairs} : (tensor<2x5x3x2xf32>) -> (tensor<2x5x3x2xf32>, tensor<2x3xf32>, tensor<2x3x3x2xf32>)
   return %y : tensor<2x4x6xf64>
 }

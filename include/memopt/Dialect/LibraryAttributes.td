@@ -127,19 +127,20 @@ def Memopt_AttentionAttr : Memopt_LibraryCallAttr<"Attention", "attention"> {
     $accumulator) `>` }];
 }
 
-def Memopt_LinearAlgebraAttr : Memopt_LibraryCallAttr<"LinearAlgebra", "linear_algebra"> {
+def Memopt_LinearAlgebraAttr : Memopt_LibraryCallAttr<"LinearAlgebra", "linear_algebra", ["getReplaced"]> {
   let summary = "A decomposition of matrices, or what solves by one";
   let description = [{
     What `memopt.linear_algebra` of this `kind` computes, of `batch` matrices of `rows` by `columns` one behind the other. `width`
-    is the number of right sides of a solve or of a product of reflections its factors, else 0. `upper`, `unit` and
-    `transposed` are those of a solve.
+    is the number of right sides of a solve or of a product with a triangle, or of a product of reflections its factors, else 0.
+    The flags are the op's. A result whose matrices have the size of an operand's may take its place.
 
     Example: `#memopt.linear_algebra<kind = cholesky, batch = 2, rows = 16, columns = 16, type = f32>`
   }];
   let parameters = (ins "::mlir::memopt::LinearAlgebraKind":$kind, "int64_t":$batch, "int64_t":$rows, "int64_t":$columns,
     DefaultValuedParameter<"int64_t", "0">:$width, Memopt_Flag:$upper, Memopt_Flag:$unit, Memopt_Flag:$transposed,
-    "::mlir::Type":$type);
-  let assemblyFormat = [{ `<` struct($kind, $batch, $rows, $columns, $width, $upper, $unit, $transposed, $type) `>` }];
+    Memopt_Flag:$right, Memopt_Flag:$pairs, "::mlir::Type":$type);
+  let assemblyFormat = [{ `<` struct($kind, $batch, $rows, $columns, $width, $upper, $unit, $transposed, $right, $pairs,
+    $type) `>` }];
 }
 
 #endif // MEMOPT_DIALECT_LIBRARYATTRIBUTES_TD

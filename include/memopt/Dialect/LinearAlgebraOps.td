@@ -25,7 +25,12 @@ def Memopt_LinearAlgebraOp : Memopt_PureOp<"linear_algebra", [Memopt_ComputedInF
     | `reflection_product` | such vectors, no fewer rows than columns, and `width` factors `[batch, width]` | the first columns of the product of the reflections |
     | `lu` | A | U above, and below the diagonal L without its ones; the row that each row is exchanged with in turn `[batch, k]`, and the row that each row was `[batch, rows]`, i64 from 0 |
     | `lu_solve` | what `lu` gives of square A: the factors and the exchanges `[batch, rows]`; and B `[batch, rows, width]` | X of A X = B, or with `transposed` of A^T X = B |
-    | `triangular_solve` | square A, of which the lower triangle is read, or with `upper` the other, and B `[batch, rows, width]` | X of A X = B, or with `transposed` of A^T X = B. With `unit` A has ones on its diagonal, which is not read |
+    | `triangular_solve` | square A, of which the lower triangle is read, or with `upper` the other, and B `[batch, rows, width]` | X of A X = B, or with `transposed` of A^T X = B. With `unit` A has ones on its diagonal, which is not read. With `right` X of X A = B, or of X A^T = B, where B is `[batch, width, rows]` |
+    | `triangular_product` | the same | A B, A^T B, B A or B A^T |
+
+    With `pairs` the matrices are complex: they, right sides and factors have a last dimension of 2 more, for real and imaginary part,
+    while eigenvalues and singular values are real. A is Hermitian then where it is symmetric above, `transposed` is conjugated, too,
+    and V^T is V^H.
 
     Signs, pivots and orders are LAPACK's. A matrix that has no Cholesky decomposition, or whose values do not converge, gives NaN,
     and so does one with an element that is not finite, or with an exchange with no row. No gradient comes through: formulas say it (`memopt.custom_gradient`).
@@ -33,7 +38,7 @@ def Memopt_LinearAlgebraOp : Memopt_PureOp<"linear_algebra", [Memopt_ComputedInF
     Example: `%values, %vectors = memopt.linear_algebra %a {kind = #memopt.algebra<eigenvectors>} : (tensor<2x8x8xf64>) -> (tensor<2x8xf64>, tensor<2x8x8xf64>)`
   }];
   let arguments = (ins Variadic<Memopt_Tensor>:$inputs, Memopt_LinearAlgebraKindAttr:$kind, UnitAttr:$upper, UnitAttr:$unit,
-    UnitAttr:$transposed);
+    UnitAttr:$transposed, UnitAttr:$right, UnitAttr:$pairs);
   let results = (outs Variadic<Memopt_Tensor>:$outputs);
   let hasVerifier = 1;
   let extraClassDeclaration = [{

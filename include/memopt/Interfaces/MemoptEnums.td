@@ -61,7 +61,8 @@ def Memopt_LinearAlgebraKind : Memopt_Enum<"LinearAlgebraKind", "what is compute
   I32EnumAttrCase<"Cholesky", 0, "cholesky">, I32EnumAttrCase<"Eigenvectors", 1, "eigenvectors">,
   I32EnumAttrCase<"SingularVectors", 2, "singular_vectors">, I32EnumAttrCase<"Reflections", 3, "reflections">,
   I32EnumAttrCase<"ReflectionProduct", 4, "reflection_product">, I32EnumAttrCase<"Lu", 5, "lu">,
-  I32EnumAttrCase<"LuSolve", 6, "lu_solve">, I32EnumAttrCase<"TriangularSolve", 7, "triangular_solve">]>;
+  I32EnumAttrCase<"LuSolve", 6, "lu_solve">, I32EnumAttrCase<"TriangularSolve", 7, "triangular_solve">,
+  I32EnumAttrCase<"TriangularProduct", 8, "triangular_product">]>;
 
 def Memopt_Resampling : Memopt_Enum<"Resampling", "how a resized element is made", [
   I32EnumAttrCase<"Nearest", 0, "nearest">, I32EnumAttrCase<"NearestExact", 1, "nearest_exact">,

@@ -316,6 +316,10 @@ def LibraryCallAttrInterface : AttrInterface<"LibraryCallAttrInterface"> {
     InterfaceMethod<"How many of the views are operands.", "unsigned", "getNumOperands", (ins)>,
     InterfaceMethod<"The operand that the call adds to its first result, which may take its place.",
       "::std::optional<unsigned>", "getAddend", (ins), "", [{ return ::std::nullopt; }]>,
+    InterfaceMethod<"The operand that lies as a result does and whose place this may take.",
+      "::std::optional<unsigned>", "getReplaced", (ins "unsigned":$result), "", [{
+        return result == 0 ? $_attr.getAddend() : ::std::optional<unsigned>();
+      }]>,
     InterfaceMethod<[{
         Bytes of the operand `kPackedOperand` where it is weights in the library's own layout (`memopt.pack_weights`); 0
         where it is plain.

@@ -240,12 +240,12 @@ Work LibraryCallOp::getWork() {
 }
 std::string LibraryCallOp::getKindName() { return getCall().getKindName().str(); }
 
-/// Element by element: what is added to lies as the result does.
+/// Element by element: the operand lies as the result does.
 SmallVector<InPlaceOperand> LibraryCallOp::getInPlaceOperands(unsigned result) {
-  std::optional<unsigned> addend = getCall().getAddend();
-  if (!addend || result != 0 || getOperandOffsets()[*addend] != 0)
+  std::optional<unsigned> replaced = getCall().getReplaced(result);
+  if (!replaced || getOperandOffsets()[*replaced] != 0)
     return {};
-  return {{*addend, /*byRow=*/false}};
+  return {{*replaced, /*byRow=*/false}};
 }
 
 StringRef LibraryCallOp::getListName() { return "library_calls"; }

@@ -27,20 +27,25 @@ namespace json = llvm::json;
 // The call
 //===----------------------------------------------------------------------===//
 
+static bool isOfTriangle(LinearAlgebraKind kind) {
+  return kind == LinearAlgebraKind::TriangularSolve || kind == LinearAlgebraKind::TriangularProduct;
+}
+
 LogicalResult LinearAlgebraAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                         LinearAlgebraKind kind, int64_t batch, int64_t rows,
                                         int64_t columns, int64_t width, bool upper, bool unit,
-                                        bool transposed, Type type) {
+                                        bool transposed, bool right, bool pairs, Type type) {
   Checks checks(emitError);
   checks.extents("batch, rows and columns", {batch, rows, columns});
-  bool isTriangular = kind == LinearAlgebraKind::TriangularSolve,
+  bool isTriangular = isOfTriangle(kind),
        isSolve = isTriangular || kind == LinearAlgebraKind::LuSolve,
        isProduct = kind == LinearAlgebraKind::ReflectionProduct;
   if (isSolve || isProduct)
     checks.extents("batch, rows and width", {batch, rows, width});
   else
     checks.require(width == 0,
-                   "width is of solves and products of reflections, found " + Twine(width));
+                   "width is of solves and products of triangles and reflections, found " +
+                       Twine(width));
   bool isSquare =
       isSolve || kind == LinearAlgebraKind::Cholesky || kind == LinearAlgebraKind::Eigenvectors;
   checks.require(!isSquare || rows == columns,
@@ -48,8 +53,9 @@ LogicalResult LinearAlgebraAttr::verify(function_ref<InFlightDiagnostic()> emitE
   checks.require(!isProduct || (rows >= columns && columns >= width),
                  "expects no more columns than rows and no more factors than columns, found " +
                      Twine(width) + " factors of " + Twine(rows) + " x " + Twine(columns));
-  checks.require(isTriangular || !(upper || unit), "upper and unit are of triangular solves");
-  checks.require(isSolve || !transposed, "transposed is of solves");
+  checks.require(isTriangular || !(upper || unit || right),
+                 "upper, unit and right are of triangles");
+  checks.require(isSolve || !transposed, "transposed is of solves and triangles");
   checks.require(type.isF32() || type.isF64(), "expects f32 or f64, found " + getTypeName(type));
   int64_t least = std::min(rows, columns), most = std::max({rows, columns, width});
   checks.require(least <= kMaxMatrixSquare && most <= kMaxMatrixExtent,
@@ -68,27 +74,34 @@ unsigned LinearAlgebraAttr::getNumOperands() const {
 }
 
 /// As LAPACK counts (working note 41), but for iterations, of which there are a few for each value.
-int64_t LinearAlgebraAttr::getFlops() const {
-  int64_t m = std::max(getRows(), getColumns()), n = std::min(getRows(), getColumns());
-  switch (getKind()) {
+static int64_t countRealFlops(LinearAlgebraAttr call) {
+  int64_t m = std::max(call.getRows(), call.getColumns()),
+          n = std::min(call.getRows(), call.getColumns());
+  switch (call.getKind()) {
   case LinearAlgebraKind::Cholesky:
-    return multiplyCounts({getBatch(), n, n, n}) / 3;
+    return multiplyCounts({call.getBatch(), n, n, n}) / 3;
   case LinearAlgebraKind::Eigenvectors:
-    return multiplyCounts({6, getBatch(), n, n, n});
+    return multiplyCounts({6, call.getBatch(), n, n, n});
   case LinearAlgebraKind::SingularVectors:
-    return multiplyCounts({12, getBatch(), m, n, n});
+    return multiplyCounts({12, call.getBatch(), m, n, n});
   case LinearAlgebraKind::Reflections:
-    return multiplyCounts({2, getBatch(), m, n, n});
+    return multiplyCounts({2, call.getBatch(), m, n, n});
   case LinearAlgebraKind::ReflectionProduct:
-    return multiplyCounts({4, getBatch(), m, n, getWidth()});
+    return multiplyCounts({4, call.getBatch(), m, n, call.getWidth()});
   case LinearAlgebraKind::Lu:
-    return multiplyCounts({getBatch(), m, n, n});
+    return multiplyCounts({call.getBatch(), m, n, n});
   case LinearAlgebraKind::LuSolve:
-    return multiplyCounts({2, getBatch(), n, n, getWidth()});
+    return multiplyCounts({2, call.getBatch(), n, n, call.getWidth()});
   case LinearAlgebraKind::TriangularSolve:
-    return multiplyCounts({getBatch(), n, n, getWidth()});
+  case LinearAlgebraKind::TriangularProduct:
+    return multiplyCounts({call.getBatch(), n, n, call.getWidth()});
   }
   llvm_unreachable("a kind of its own");
+}
+
+/// A product of complex numbers is four of real ones.
+int64_t LinearAlgebraAttr::getFlops() const {
+  return getPairs() ? multiplyCounts({4, countRealFlops(*this)}) : countRealFlops(*this);
 }
 
 /// A matrix is one thread's, and half of the operations are no products of matrices.
@@ -103,18 +116,25 @@ Work LinearAlgebraAttr::getWork() const {
 SmallVector<BufferView> LinearAlgebraAttr::getViews() const {
   int64_t batch = getBatch(), rows = getRows(), columns = getColumns(),
           least = std::min(rows, columns);
-  auto view = [&](ArrayRef<int64_t> extents) { return getContiguous(extents, getType()); };
+  auto real = [&](ArrayRef<int64_t> extents) { return getContiguous(extents, getType()); };
+  auto view = [&](ArrayRef<int64_t> extents) {
+    SmallVector<int64_t> both(extents);
+    if (getPairs())
+      both.push_back(2);
+    return real(both);
+  };
   auto numbers = [&](ArrayRef<int64_t> extents) {
     return getContiguous(extents, IntegerType::get(getContext(), 64));
   };
-  BufferView whole = view({batch, rows, columns}), sides = view({batch, rows, getWidth()});
+  BufferView whole = view({batch, rows, columns});
+  BufferView sides = getRight() ? view({batch, getWidth(), rows}) : view({batch, rows, getWidth()});
   switch (getKind()) {
   case LinearAlgebraKind::Cholesky:
     return {whole, whole};
   case LinearAlgebraKind::Eigenvectors:
-    return {whole, view({batch, rows}), whole};
+    return {whole, real({batch, rows}), whole};
   case LinearAlgebraKind::SingularVectors:
-    return {whole, view({batch, rows, least}), view({batch, least}), view({batch, least, columns})};
+    return {whole, view({batch, rows, least}), real({batch, least}), view({batch, least, columns})};
   case LinearAlgebraKind::Reflections:
     return {whole, whole, view({batch, least})};
   case LinearAlgebraKind::ReflectionProduct:
@@ -124,9 +144,21 @@ SmallVector<BufferView> LinearAlgebraAttr::getViews() const {
   case LinearAlgebraKind::LuSolve:
     return {whole, numbers({batch, rows}), sides, sides};
   case LinearAlgebraKind::TriangularSolve:
+  case LinearAlgebraKind::TriangularProduct:
     return {whole, sides, sides};
   }
   llvm_unreachable("a kind of its own");
+}
+
+/// Each matrix has been read when its results are written: solves work in their right side, everything
+/// else in a copy, or element by element.
+std::optional<unsigned> LinearAlgebraAttr::getReplaced(unsigned result) const {
+  SmallVector<BufferView> views = getViews();
+  unsigned replaced =
+      getWidth() && getKind() != LinearAlgebraKind::ReflectionProduct ? getNumOperands() - 1 : 0;
+  bool isAlike = views[replaced].extents == views[getNumOperands() + result].extents &&
+                 views[replaced].elementType == views[getNumOperands() + result].elementType;
+  return isAlike ? std::optional(replaced) : std::nullopt;
 }
 
 json::Object LinearAlgebraAttr::toJson() const {
@@ -137,7 +169,8 @@ json::Object LinearAlgebraAttr::toJson() const {
   if (getWidth())
     object["width"] = getWidth();
   for (auto [key, flag] : {std::pair("upper", getUpper()), std::pair("unit", getUnit()),
-                           std::pair("transposed", getTransposed())})
+                           std::pair("transposed", getTransposed()), std::pair("right", getRight()),
+                           std::pair("pairs", getPairs())})
     if (flag)
       object[key] = true;
   return object;
@@ -151,6 +184,7 @@ json::Object LinearAlgebraAttr::toJson() const {
 static unsigned countOperands(LinearAlgebraKind kind) {
   switch (kind) {
   case LinearAlgebraKind::TriangularSolve:
+  case LinearAlgebraKind::TriangularProduct:
   case LinearAlgebraKind::ReflectionProduct:
     return 2;
   case LinearAlgebraKind::LuSolve:
@@ -163,21 +197,24 @@ static unsigned countOperands(LinearAlgebraKind kind) {
 LinearAlgebraAttr LinearAlgebraOp::getCall(function_ref<InFlightDiagnostic()> emitError) {
   RankedTensorType matrices = tensorType(getInputs().front());
   ArrayRef<int64_t> sizes = matrices.getShape();
-  bool hasWidth = countOperands(getKind()) > 1;
-  int64_t width = hasWidth ? tensorType(getInputs().back()).getShape().back() : 0;
+  int64_t width = 0;
+  if (countOperands(getKind()) > 1) {
+    ArrayRef<int64_t> last = tensorType(getInputs().back()).getShape().drop_back(getPairs());
+    width = getRight() ? last[last.size() - 2] : last.back();
+  }
   return LinearAlgebraAttr::getChecked(emitError, getContext(), getKind(), sizes[0], sizes[1],
                                        sizes[2], width, getUpper(), getUnit(), getTransposed(),
-                                       matrices.getElementType());
+                                       getRight(), getPairs(), matrices.getElementType());
 }
 
 LogicalResult LinearAlgebraOp::verify() {
   unsigned operands = countOperands(getKind());
   if (getInputs().size() != operands)
     return emitOpError() << "has " << getInputs().size() << " operands, expected " << operands;
-  if (tensorType(getInputs().front()).getRank() != 3)
-    return emitOpError() << "expects matrices [batch, rows, columns], found "
-                         << getInputs().front().getType();
-  if (tensorType(getInputs().back()).getRank() == 0)
+  if (tensorType(getInputs().front()).getRank() != 3 + getPairs())
+    return emitOpError() << "expects matrices [batch, rows, columns" << (getPairs() ? ", 2" : "")
+                         << "], found " << getInputs().front().getType();
+  if (tensorType(getInputs().back()).getRank() < 1 + getRight() + getPairs())
     return emitOpError("expects a last operand with dimensions");
   LinearAlgebraAttr call = getCall([&] { return emitOpError(); });
   if (!call)

@@ -24,6 +24,7 @@ const OpTable &OpTable::get() {
     registerClassLosses(result);
     registerComparisons(result);
     registerCounting(result);
+    registerComplexMatrices(result);
     registerConvolutions(result);
     registerDerivedAlgebra(result);
     registerDivisions(result);

@@ -83,7 +83,7 @@ func.func @more_factors(%a: tensor<2x4x3xf64>, %t: tensor<2x4xf64>) {
 // -----
 
 func.func @flags(%a: tensor<2x4x4xf64>) {
-  // expected-error @+1 {{upper and unit are of triangular solves}}
+  // expected-error @+1 {{upper, unit and right are of triangles}}
   %x = memopt.linear_algebra %a {kind = #memopt.algebra<cholesky>, upper} : (tensor<2x4x4xf64>) -> tensor<2x4x4xf64>
   return
 }
@@ -91,8 +91,24 @@ func.func @flags(%a: tensor<2x4x4xf64>) {
 // -----
 
 func.func @transposed(%a: tensor<2x4x4xf64>) {
-  // expected-error @+1 {{transposed is of solves}}
+  // expected-error @+1 {{transposed is of solves and triangles}}
   %x = memopt.linear_algebra %a {kind = #memopt.algebra<cholesky>, transposed} : (tensor<2x4x4xf64>) -> tensor<2x4x4xf64>
+  return
+}
+
+// -----
+
+func.func @pairs(%a: tensor<2x4x4xf64>) {
+  // expected-error @+1 {{expects matrices [batch, rows, columns, 2], found 'tensor<2x4x4xf64>'}}
+  %x = memopt.linear_algebra %a {kind = #memopt.algebra<cholesky>, pairs} : (tensor<2x4x4xf64>) -> tensor<2x4x4xf64>
+  return
+}
+
+// -----
+
+func.func @right(%a: tensor<2x4x4xf64>, %b: tensor<2x4x3xf64>) {
+  // expected-error @+1 {{operand 1 has type 'tensor<2x4x3xf64>', expected 'tensor<2x4x4xf64>'}}
+  %x = memopt.linear_algebra %a, %b {kind = #memopt.algebra<triangular_solve>, right} : (tensor<2x4x4xf64>, tensor<2x4x3xf64>) -> tensor<2x4x3xf64>
   return
 }
 
@@ -116,5 +132,5 @@ module attributes {test.call = #memopt.linear_algebra<kind = triangular_solve, b
 
 // -----
 
-// expected-error @+1 {{width is of solves and products of reflections, found 2}}
+// expected-error @+1 {{width is of solves and products of triangles and reflections, found 2}}
 module attributes {test.call = #memopt.linear_algebra<kind = cholesky, batch = 1, rows = 4, columns = 4, width = 2, type = f32>} {}

@@ -281,6 +281,38 @@ def cholesky():
     return finish(model, low, [3, 3])
 
 
+def pairs(kind="eigenvectors", results=(("values", "f32", [4, 3]), ("vectors", "f32", [4, 3, 3, 2])), more=(), **flags):
+    """Complex matrices with a last dimension of two; `more` are sizes of further operands."""
+    model = Model()
+    inputs = [model.parameter("a", [4, 3, 3, 2]), *(model.parameter(f"b{n}", sizes) for n, sizes in enumerate(more))]
+    found = model.op("memopt.linear_algebra.default", list(results), inputs=inputs, kind=kind, **flags)
+    return finish(model, found[0], results[0][2])
+
+
+def pairs_solve():
+    return pairs("triangular_solve", [("x", "f32", [4, 3, 2, 2])], [[4, 3, 2, 2]], transposed=True)
+
+
+def pairs_misfit():
+    return pairs("triangular_solve", [("x", "f32", [4, 3, 2, 2])], [[4, 5, 2, 2]])
+
+
+def pairs_wrong():
+    return pairs("cholesky", [("x", "f32", [4, 3, 3, 2])], upper=True)
+
+
+def pairs_missing():
+    return pairs("lu_solve", [("x", "f32", [4, 3, 3, 2])])
+
+
+def pairs_unknown():
+    return pairs("anything", [("x", "f32", [4, 3, 3, 2])])
+
+
+def pairs_results():
+    return pairs("cholesky", [("x", "f32", [4, 3, 3, 2]), ("y", "f32", [4])])
+
+
 def eigenvalues(rows=100):
     model = Model()
     a = model.op("aten.expand.default", ("a", "f32", [rows, rows]), self_=model.parameter("number", [1, 1]), size=[rows, rows])

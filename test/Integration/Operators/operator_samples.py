@@ -30,10 +30,11 @@ from tensor_files import read_safetensors
 UNIT = 2.0 ** -23
 
 # Rows that are no operators of PyTorch's: what tools/python/memopt/tracing/gradients.py writes for a torch.autograd.Function,
-# and rewriting/sides/updates.py for a parameter that a branch leaves out. Their import is checked by
-# test/Import/operators.test, their gradients by gradient_cases.py and updates by insert-optimizer-unsteady.mlir.
-ELSEWHERE = {"memopt.custom_gradient.default", "memopt.incoming_gradient.default", "memopt.updated_where.default",
-             "memopt.with_gradient_of.default"}
+# rewriting/sides/updates.py for a parameter that a branch leaves out, and rewriting/complex_values for complex matrices. Their import
+# is checked by test/Import/operators.test, their gradients by gradient_cases.py, updates by insert-optimizer-unsteady.mlir, and
+# complex matrices by test/Python/Models/complex-algebra.test.
+ELSEWHERE = {"memopt.custom_gradient.default", "memopt.incoming_gradient.default", "memopt.linear_algebra.default",
+             "memopt.updated_where.default", "memopt.with_gradient_of.default"}
 
 
 def run(tools, archive, folder):

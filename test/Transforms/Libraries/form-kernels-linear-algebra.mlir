@@ -30,6 +30,17 @@ func.func @solve(%a: tensor<1x4x4xf32>, %b: tensor<1x2x4xf32>) -> tensor<1x4x2xf
 
 // -----
 
+// Complex matrices are read as the pairs that they are.
+
+// CHECK-LABEL: @pairs
+// CHECK: memopt.library_call #memopt.linear_algebra<kind = triangular_solve, batch = 2, rows = 4, columns = 4, width = 3, right = true, pairs = true, type = f32>
+func.func @pairs(%a: tensor<2x4x4x2xf32>, %b: tensor<2x3x4x2xf32>) -> tensor<2x3x4x2xf32> {
+  %x = memopt.linear_algebra %a, %b {kind = #memopt.algebra<triangular_solve>, right, pairs} : (tensor<2x4x4x2xf32>, tensor<2x3x4x2xf32>) -> tensor<2x3x4x2xf32>
+  return %x : tensor<2x3x4x2xf32>
+}
+
+// -----
+
 module attributes {memopt.target = #memopt.cuda<"sm_90", sms = 132>} {
   func.func @device(%a: tensor<1x4x4xf32>) -> tensor<1x4x4xf32> {
     // expected-error @+1 {{has no library on this target; loops of the program compute it where the graph is imported for the target}}

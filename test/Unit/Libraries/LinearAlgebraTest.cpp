@@ -440,11 +440,11 @@ TEST(LinearAlgebraCalls, EachWrongDescriptionIsNamed) {
             "library call 'cholesky': 'rows' and 'columns' must be equal");
   EXPECT_EQ(refuse("lu", {{"dtype", "bf16"}}), "library call 'lu': 'dtype' must be f32 or f64");
   EXPECT_EQ(refuse("lu", {{"width", 2}}),
-            "library call 'lu': 'width' is of solves and products of reflections");
+            "library call 'lu': 'width' is of solves and products of triangles and reflections");
   EXPECT_EQ(refuse("lu_solve", {{"width", 2}, {"unit", true}}),
-            "library call 'lu_solve': 'upper' and 'unit' are of triangular solves");
+            "library call 'lu_solve': 'upper', 'unit' and 'right' are of triangles");
   EXPECT_EQ(refuse("eigenvectors", {{"transposed", true}}),
-            "library call 'eigenvectors': 'transposed' is of solves");
+            "library call 'eigenvectors': 'transposed' is of solves and triangles");
   EXPECT_EQ(refuse("reflection_product", {{"width", 5}}),
             "library call 'reflection_product': 'columns' must not be more than 'rows', nor "
             "'width' more than 'columns'");

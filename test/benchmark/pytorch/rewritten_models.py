@@ -4,15 +4,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Models that memopt writes anew before it compiles them, beside eager PyTorch and torch.compile: bytes, seconds, compile seconds.
 
-    rewritten_models.py [experts] [graph] [penalty] [physics] [operators] [speech] [process] [--rounds 5] [--threads 1] [--json FILE]
+    rewritten_models.py [experts] [graph] [penalty] [physics] [operators] [speech] [process] [points] [--rounds 5] [--threads 1] [--json FILE]
 
 experts: a transformer with a loop over eight experts, two to a token, as Mixtral has it. graph: torch_geometric's GAT for Cora, written
 out. penalty: the critic of a WGAN-GP. physics: Burgers' equation. operators: a Fourier neural operator in two dimensions. speech: a
-convolution, recurrent layers and CTC. process: an exact Gaussian process. The columns, and what fails, are those of many_programs.py;
-where torch.compile has an error, it has no row.
+convolution, recurrent layers and CTC. process: an exact Gaussian process; points: one of half as many points. The columns, and what
+fails, are those of many_programs.py; where torch.compile has an error, it has no row.
 """
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -212,12 +213,12 @@ class Process(nn.Module):
         return (0.5 * y @ fit + low.diagonal().log().sum()) / len(x)
 
 
-def process():
-    return train(Process(), times(lambda: {"x": torch.randn(1000, 8), "y": torch.randn(1000)}), rate=0.01)
+def process(points=1000):
+    return train(Process(), times(lambda: {"x": torch.randn(points, 8), "y": torch.randn(points)}), rate=0.01)
 
 
 TRAININGS = {"experts": experts, "graph": graph, "penalty": penalty, "physics": physics, "operators": operators, "speech": speech,
-             "process": process}
+             "process": process, "points": functools.partial(process, 500)}
 
 if __name__ == "__main__":
     many_programs.main(TRAININGS, __doc__)

@@ -87,6 +87,7 @@ void registerCasts(OpTable &table);
 void registerClamps(OpTable &table);
 void registerClassLosses(OpTable &table);
 void registerComparisons(OpTable &table);
+void registerComplexMatrices(OpTable &table);
 void registerConvolutions(OpTable &table);
 void registerCounting(OpTable &table);
 void registerCreation(OpTable &table);

@@ -142,6 +142,16 @@ Element memopt::pt2::product(Element a, Element b) {
   return {builder, mlir::memopt::MatmulOp::create(builder, type, left, right, turnLeft, turnRight)};
 }
 
+Element memopt::pt2::outerProduct(Element a, Element b) {
+  if (countColumns(a) != 1)
+    return product(a, b);
+  auto widen = [&](Element part) -> Element {
+    Builder &builder = part.getBuilder();
+    return {builder, broadcastValue(builder, part, {sizesOf(a)[0], countRows(a), countColumns(b)})};
+  };
+  return widen(a) * widen(b);
+}
+
 Element memopt::pt2::identityLike(Element a) {
   return select(equals(rowNumbers(a), columnNumbers(a)), a.like(1), a.like(0));
 }
@@ -230,17 +240,19 @@ Matrices memopt::pt2::compute(mlir::memopt::LinearAlgebraKind kind, Elements inp
                               SolveFlags flags) {
   Builder &b = inputs.front().getBuilder();
   ArrayRef<int64_t> sizes = sizesOf(inputs.front());
-  int64_t width = inputs.size() > 1 ? sizesOf(inputs.back()).back() : 0;
+  ArrayRef<int64_t> last = sizesOf(inputs.back()).drop_back(flags.pairs);
+  int64_t width = inputs.size() == 1 ? 0 : flags.right ? last[last.size() - 2] : last.back();
   auto call = mlir::memopt::LinearAlgebraAttr::get(
       b.getContext(), kind, sizes[0], sizes[1], sizes[2], width, flags.upper, flags.unit,
-      flags.transposed, mlir::getElementTypeOrSelf(inputs.front().getType()));
+      flags.transposed, flags.right, flags.pairs,
+      mlir::getElementTypeOrSelf(inputs.front().getType()));
   SmallVector<mlir::Type> types;
   for (const mlir::memopt::BufferView &view :
        ArrayRef(call.getViews()).drop_front(call.getNumOperands()))
     types.push_back(RankedTensorType::get(view.extents, view.elementType));
   SmallVector<Value> operands(inputs.begin(), inputs.end());
   auto op = mlir::memopt::LinearAlgebraOp::create(b, types, operands, kind, flags.upper, flags.unit,
-                                                  flags.transposed);
+                                                  flags.transposed, flags.right, flags.pairs);
   Matrices results;
   for (Value value : op.getResults())
     results.push_back({b, value});

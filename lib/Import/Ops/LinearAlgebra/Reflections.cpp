@@ -7,7 +7,16 @@
 //===----------------------------------------------------------------------===//
 //
 // Householder's reflections with LAPACK's signs: by the target's library, or each an iteration of a
-// loop over the columns. Products of reflections that the model brings have gradients through loops.
+// loop over the columns.
+//
+// Products of reflections that the model brings are products of matrices and a solve: with the vectors
+// as columns of V, their factors as D, and S the upper triangle of V^T V without its diagonal,
+//
+//   H_1 ... H_k = I - V (I + D S)^-1 D V^T
+//
+// (Joffrain and others, Accumulating Householder transformations, revisited, 2006), whatever the
+// factors are, zeros among them. Gradients are those of products and solves; none keeps what each
+// reflection made.
 //
 //===----------------------------------------------------------------------===//
 
@@ -132,17 +141,23 @@ static Error lowerPacked(OpContext &op) {
 }
 
 /// The product of reflections, whose vectors have ones on the diagonal, times a matrix: the first
-/// reflection is applied last, or with `reversed` first.
-static Element multiplyReflections(Element vectors, Element factors, Element to, bool reversed) {
-  int64_t count = countColumns(factors);
-  vectors = take(vectors, 2, 0, count);
+/// reflection is applied last, or with `reversed` first. `findAcross` gives V^T times that matrix.
+static Element multiplyReflections(Element vectors, Element factors, Element to, bool reversed,
+                                   function_ref<Element(Element)> findAcross) {
+  vectors = take(vectors, 2, 0, countColumns(factors));
   vectors = lowerPart(vectors, 1) + identityLike(vectors);
-  Matrices slices{asSlices(turn(vectors)), asSlices(turn(factors))};
-  Loop loop = repeat(count, !reversed, {}, slices, {to}, [&](const Turn &at) {
-    Element v = turn(asRow(at.slices[0]));
-    return Yields{{apply(v, asRow(at.slices[1]), at.carried[0])}, {}};
-  });
-  return loop.last[0];
+  Element scales = turn(factors), among = product(turn(vectors), vectors);
+  Element unit = over(scales, among) * among, across = findAcross(vectors);
+  if (reversed) {
+    across = solveTriangular(turn(unit), across, /*upper=*/false, /*unit=*/true);
+    return to - product(vectors, over(scales, across) * across);
+  }
+  across = over(scales, across) * across;
+  return to - product(vectors, solveTriangular(unit, across, /*upper=*/true, /*unit=*/true));
+}
+static Element multiplyReflections(Element vectors, Element factors, Element to, bool reversed) {
+  return multiplyReflections(vectors, factors, to, reversed,
+                             [&](Element v) { return product(turn(v), to); });
 }
 
 /// The vectors, and their factors as rows.
@@ -159,7 +174,7 @@ static Expected<std::pair<Element, Element>> getReflections(OpContext &op, Strin
   if (sizesOf(v)[0] != sizesOf(factor)[0] || countColumns(factor) > countColumns(v) ||
       countColumns(factor) > countRows(v))
     return op.error("expected at most as many factors as vectors");
-  RETURN_IF_ERROR(checkRows(op, v, kMostRows, "the product of reflections"));
+  RETURN_IF_ERROR(checkRows(op, v, kMostTriangular, "the product of reflections"));
   return std::pair(v, factor);
 }
 
@@ -169,7 +184,8 @@ static Error lowerHouseholderProduct(OpContext &op) {
                    getReflections(op, vectors, op.hasParameter("tau") ? "tau" : "input2"));
   auto [v, factor] = both;
   Element start = makeIdentity(v, countRows(v), countColumns(v));
-  return setMatrices(op, 0, multiplyReflections(v, factor, start, false));
+  auto takeRows = [&](Element vectors) { return turn(take(vectors, 1, 0, countColumns(start))); };
+  return setMatrices(op, 0, multiplyReflections(v, factor, start, false, takeRows));
 }
 
 static Error lowerMultiplication(OpContext &op) {

@@ -26,13 +26,27 @@ using Builder = mlir::ImplicitLocOpBuilder;
 // Solves
 //===----------------------------------------------------------------------===//
 
+/// What a library computes of a triangle and of `b`. That of a transposed `b` is the transposed one of
+/// `b` as it lies, with the triangle on its right; so neither is copied to be turned.
+static Element computeOfTriangle(LinearAlgebraKind kind, Element a, Element b, bool upper,
+                                 bool unit) {
+  auto [stored, isTurned] = readThrough(a);
+  auto [sides, isRight] = readThrough(b);
+  SolveFlags flags{/*upper=*/upper != isTurned, unit, isTurned != isRight, isRight};
+  Element x = compute(kind, {{a.getBuilder(), stored}, {b.getBuilder(), sides}}, flags)[0];
+  return isRight ? turn(x) : x;
+}
+
+Element memopt::pt2::multiplyTriangle(Element a, Element b, bool upper) {
+  if (hasLibrary(a))
+    return computeOfTriangle(LinearAlgebraKind::TriangularProduct, a, b, upper, /*unit=*/false);
+  return product(a, b);
+}
+
 /// Without a gradient. A row of the result is what is left of it, by the element on the diagonal.
 static Element substitute(Element a, Element b, bool upper, bool unit) {
-  if (hasLibrary(a)) {
-    auto [stored, isTurned] = readThrough(a);
-    SolveFlags flags{/*upper=*/upper != isTurned, unit, isTurned};
-    return compute(LinearAlgebraKind::TriangularSolve, {{a.getBuilder(), stored}, b}, flags)[0];
-  }
+  if (hasLibrary(a))
+    return computeOfTriangle(LinearAlgebraKind::TriangularSolve, a, b, upper, unit);
   Element columns = asSlices(turn(a));
   Loop loop = repeat(countRows(a), /*reverse=*/upper, {}, {columns}, {b}, [&](const Turn &at) {
     Element left = at.carried[0], column = turn(asRow(at.slices[0])), row = rowNumbers(left);
@@ -51,7 +65,7 @@ Element memopt::pt2::solveTriangular(Element a, Element b, bool upper, bool unit
   Element x = substitute(a, b, upper, unit);
   return withBackward(x, {a, b}, [&](Elements reaching) -> Matrices {
     Element toB = substitute(turn(a), reaching[0], !upper, unit);
-    Element toA = -product(toB, turn(x));
+    Element toA = -outerProduct(toB, turn(x));
     return {upper ? upperPart(toA, unit) : lowerPart(toA, unit), toB};
   })[0];
 }
@@ -115,10 +129,13 @@ static Element factorLower(Element a) {
 Element memopt::pt2::cholesky(Element a) {
   Element low = factorLower(a);
   return withBackward(low, a, [&](Element reaching) {
-    Element inner = lowerPart(product(turn(low), lowerPart(reaching)));
-    inner = 0.5 * (inner + turn(lowerPart(inner, 1)));
+    // Each of these may take the place of the one before: what is symmetric is made so at the end,
+    // where kernels read both halves.
+    Element inner = multiplyTriangle(turn(low), lowerPart(reaching), /*upper=*/true);
+    inner = lowerPart(inner) - 0.5 * inner * identityLike(inner);
     inner = substitute(turn(low), inner, /*upper=*/true, false);
-    return substitute(turn(low), turn(inner), /*upper=*/true, false);
+    inner = turn(substitute(turn(low), turn(inner), /*upper=*/true, false));
+    return 0.5 * (inner + turn(inner));
   });
 }
 
@@ -139,7 +156,15 @@ static Element solveByFactor(Element low, Element b) {
   };
   Element x = solve(b);
   return withBackward(x, {low, b}, [&](Elements reaching) -> Matrices {
-    Element toB = solve(reaching[0]), across = product(toB, turn(x));
+    Element toB = solve(reaching[0]);
+    // -(d x^T + x d^T) L. With few right sides the rows x^T L come first.
+    if (3 * countColumns(x) < countRows(x)) {
+      auto part = [&](Element a, Element b) {
+        return outerProduct(a, turn(multiplyTriangle(turn(low), b, /*upper=*/true)));
+      };
+      return {-(part(toB, x) + part(x, toB)), toB};
+    }
+    Element across = product(toB, turn(x));
     return {-product(across + turn(across), low), toB};
   })[0];
 }

@@ -26,7 +26,8 @@ enum class LinearAlgebraKind {
   ReflectionProduct,
   Lu,
   LuSolve,
-  TriangularSolve
+  TriangularSolve,
+  TriangularProduct
 };
 
 /// The kind of call with this name, if it is one of linear algebra.
@@ -39,11 +40,16 @@ struct LinearAlgebraDescriptor {
   bool reference;   ///< f32 is computed in f64
   int64_t batch, rows, columns;
   int64_t width; ///< right sides, or factors; else 0
-  bool upper, unit, transposed;
+  bool upper, unit, transposed, right;
+  bool pairs; ///< matrices and factors are complex
 
   static StatusOr<LinearAlgebraDescriptor> parse(const nlohmann::json &descriptor,
                                                  LinearAlgebraKind kind);
 
+  bool isOfTriangle() const {
+    return kind == LinearAlgebraKind::TriangularSolve ||
+           kind == LinearAlgebraKind::TriangularProduct;
+  }
   int64_t least() const { return std::min(rows, columns); }
   std::vector<BufferUse> getBuffers() const;
 };

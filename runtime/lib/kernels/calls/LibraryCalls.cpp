@@ -164,7 +164,7 @@ static StatusOr<std::unique_ptr<LibraryCall>> createWithin(const nlohmann::json 
       "kind", {"matmul", "convolution_forward", "convolution_backward_data",
                "convolution_backward_weights", "pack_weights", "attention_forward",
                "attention_backward", "cholesky", "eigenvectors", "singular_vectors", "reflections",
-               "reflection_product", "lu", "lu_solve", "triangular_solve"});
+               "reflection_product", "lu", "lu_solve", "triangular_solve", "triangular_product"});
   int64_t limit = reader.integer("workspace_limit", 0, maxExtent);
   reader.require(threads >= 1,
                  "the number of threads must be at least 1, found " + std::to_string(threads));

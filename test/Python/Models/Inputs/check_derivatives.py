@@ -421,8 +421,26 @@ def check_decompositions():
     compare_step("decompositions", make)
 
 
+def _differentiate_factors(self, x):
+    """Gradients of gradients through decompositions of complex matrices."""
+    x = x.requires_grad_()
+    y = self.linear(x)
+    a = torch.complex(y[:5], y[5:10]) + 3 * torch.eye(5)
+    h = a @ a.mH
+    low, (q, r) = torch.linalg.cholesky(h), torch.linalg.qr(a)
+    known = torch.linalg.slogdet(a).logabsdet + torch.linalg.solve(a, h).real.sum() + low.abs().square()[1:, 0].sum() + q.real.sum()
+    known = known + r.diagonal().abs().sum() + torch.linalg.eigvalsh(h)[-1] + torch.linalg.svdvals(a)[0]
+    (g,) = torch.autograd.grad(known, x, create_graph=True)
+    return g.square().sum() + known
+
+
+def check_complex_factors():
+    compare_step("complex factors", lambda: (Model(_differentiate_factors, 6, 5), {"x": torch.randn(12, 6)}))
+
+
 if __name__ == "__main__":
     check_all()
+    check_complex_factors()
     check_norms_at_zero()
     check_graphs()
     check_code_without_a_file()

@@ -380,6 +380,21 @@ def written_complex(self, x, keep):
 
 
 @case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
+def written_parts(self, x):
+    """What is written to a view of the parts is written to the complex tensor, and the other way."""
+    z = self.linear(x) * self.weight
+    parts = torch.view_as_real(z)
+    parts.mul_(2)
+    z[0] = z[1] * 2
+    z.mul_(1j)
+    torch.view_as_real(z[:5].diagonal())[..., 1].add_(3)
+    torch.view_as_complex(torch.view_as_real(z)).mul_(1 + 2j)
+    filled = torch.scatter(z, 1, torch.zeros(12, 1, dtype=torch.long), 2.0).index_fill(0, torch.tensor([3]), 1 - 1j)
+    total = torch.asinh(z).abs().sum() + torch.acos(z).abs().mean() + torch.atan(z).real.sum() + torch.cov(z.mT).abs().sum()
+    return total + parts.square().sum() + z.real.cos().sum() + (filled * filled).imag.sum() + torch.isclose(z, z * 1.000001).sum()
+
+
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
 def converted(self, x):
     z = self.linear(x).to(torch.cfloat) * self.weight
     return torch.fft.hfft2(z).square().mean() + torch.fft.irfft(self.linear(x)).square().sum() + torch.fft.ihfftn(self.linear(x)).abs().sum()

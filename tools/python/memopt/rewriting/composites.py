@@ -14,12 +14,15 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import Refused
+from .complex_values.pairs import Pair
 
 __all__ = ["RULES", "list_parts", "replace_synonyms"]
 
 
 def _at_least(rank: int) -> Callable:
     def one(x):
+        if isinstance(x, Pair):
+            return Pair(*map(one, x))
         if rank == 3 and 0 < x.dim() < 3:
             return x[None, :, None] if x.dim() == 1 else x[:, :, None]
         return x.reshape([1] * (rank - x.dim()) + list(x.shape)) if x.dim() < rank else x

@@ -186,6 +186,9 @@ class Engine:
             written.shape = written.axis = None
         if isinstance(written, (ragged.Ragged, ragged.Grid)):
             written = written.full
+        if complex_values.is_complex(written):
+            for part in written:
+                self._forget(part)
         if isinstance(written, torch.Tensor):
             for storage in self.views.settle(written.untyped_storage()._cdata):
                 self._forget_storage(storage)

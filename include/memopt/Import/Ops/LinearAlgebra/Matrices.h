@@ -68,6 +68,8 @@ Element turn(Element a); ///< transposed
 /// What a transposed operand was, and whether it was: products and solves read through it.
 std::pair<mlir::Value, bool> readThrough(mlir::Value value);
 Element product(Element a, Element b);
+/// The same; a column by a row is elementwise code, which becomes part of the kernels around it.
+Element outerProduct(Element a, Element b);
 /// Ones on the diagonal.
 Element identityLike(Element a);
 Element makeIdentity(Element like, int64_t rows, int64_t columns);
@@ -95,9 +97,10 @@ Element padTo(Element a, int64_t rows, int64_t columns);
 /// Whether a library of the module's target takes matrices apart.
 bool hasLibrary(Element a);
 
-/// What a solve by a library reads.
+/// What a solve by a library reads, and whether its matrix stands on the right; and whether matrices
+/// are complex, which have a last dimension of two then.
 struct SolveFlags {
-  bool upper = false, unit = false, transposed = false;
+  bool upper = false, unit = false, transposed = false, right = false, pairs = false;
 };
 /// The results of memopt.linear_algebra as they are, rows of numbers [batch, n] among them. The last
 /// of `inputs` is the second operand of those kinds that have one.
@@ -132,6 +135,8 @@ inline Element withBackward(Element value, Element input,
 /// X of A X = B with a triangle A, whose other part is not read; `unit`: nor is its diagonal, which
 /// is taken for ones (Triangular.cpp).
 Element solveTriangular(Element a, Element b, bool upper, bool unit = false);
+/// A B of a triangle A, whose other part is not read where a library multiplies.
+Element multiplyTriangle(Element a, Element b, bool upper);
 /// The lower factor of a symmetric matrix, of which the lower triangle is read; NaN where it is not
 /// positive definite.
 Element cholesky(Element a);

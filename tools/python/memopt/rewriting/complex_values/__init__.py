@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from .calls import call, finish, makes_complex, refuse, write
-from .pairs import as_pair, has_complex
+from .pairs import as_pair, has_complex, is_complex
 
-__all__ = ["as_pair", "call", "finish", "has_complex", "makes_complex", "refuse", "write"]
+__all__ = ["as_pair", "call", "finish", "has_complex", "is_complex", "makes_complex", "refuse", "write"]

@@ -17,8 +17,10 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Refused
 from . import fourier
+from .algebra import ALGEBRA, EMBEDDED, read_hermitian
 from .arithmetic import absolute, add, angle, bilinear, div, exp, log, mul, pair, polar, reciprocal, split, sqrt
 from .functions import FUNCTIONS
+from .matrices import embed, unembed
 from .pairs import Pair, as_pair, as_real, has_complex, is_complex
 
 __all__ = ["Pair", "as_pair", "call", "finish", "has_complex", "is_complex", "makes_complex", "refuse", "write"]
@@ -134,6 +136,15 @@ def _einsum(equation: str, operands: list, **_: Any) -> Any:
     return Pair(*total)
 
 
+def _numbers(value: Any) -> tuple[Any, Any]:
+    re, im = split(value)
+    return re, 0 if im is None else im
+
+
+def _fill(z: Pair, value: Any) -> Pair:
+    return Pair(*(torch.zeros_like(part) + number for part, number in zip(z, _numbers(value))))
+
+
 def _pad(z: Pair, sizes: list[int], value: Any = 0, mode: str = "constant") -> Pair:
     if mode != "constant":
         return Pair(*(torch.nn.functional.pad(part, sizes, mode) for part in z))
@@ -142,8 +153,13 @@ def _pad(z: Pair, sizes: list[int], value: Any = 0, mode: str = "constant") -> P
 
 _FUNCTIONS = {
     "constant_pad_nd": _pad, "pad": lambda z, sizes, mode="constant", value=0: _pad(z, sizes, value, mode),
-    "view_as_real": as_real, "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
+    "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
     "complex": Pair, "polar": polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
+    "fill": lambda z, value: _fill(z, value), "full_like": lambda z, value, **_: _fill(z, value),
+    "new_full": lambda z, sizes, value, **_: _fill(Pair(z.re.new_empty(sizes), z.im.new_empty(sizes)), value),
+    "new_ones": lambda z, sizes, **_: Pair(z.re.new_ones(sizes), z.im.new_zeros(sizes)), "isreal": lambda z: z.im == 0,
+    "float_power": lambda a, b: _pow(_convert(a, torch.complex128), b),
+    "index_fill": lambda z, dim, places, value: Pair(*(part.index_fill(dim, places, number) for part, number in zip(z, _numbers(value)))),
     "_conj_physical": lambda z: Pair(z.re, -z.im), "abs": absolute, "angle": angle, "mul": mul, "neg": lambda z: Pair(-z.re, -z.im),
     "add": add, "sub": lambda a, b, alpha=1: add(a if is_complex(a) else pair(a) if is_complex(b) else a, b, alpha, -1),
     "div": div, "true_divide": div, "reciprocal": reciprocal, "exp": exp, "log": log, "sqrt": sqrt, "sgn": _sgn, "pow": _pow,
@@ -158,7 +174,7 @@ _FUNCTIONS = {
 #: Of truth values.
 _OF_TRUTHS = {"logical_not", "logical_and", "logical_or", "logical_xor", "any", "all"}
 #: Of two factors.
-_BILINEAR = {"matmul", "mm", "bmm", "mv", "dot", "outer", "kron", "ger", "linalg_matmul"}
+_BILINEAR = {"matmul", "mm", "bmm", "mv", "dot", "outer", "kron", "ger", "linalg_matmul", "cross", "linalg_cross"}
 #: Of both parts alike.
 _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select", "slice", "transpose", "permute", "t", "numpy_T", "mT",
              "unsqueeze", "squeeze", "expand", "expand_as", "broadcast_to", "repeat", "tile", "index", "index_select", "gather", "roll",
@@ -171,8 +187,9 @@ _OF_PARTS = {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "select"
              "narrow_copy", "take", "take_along_dim", "fliplr", "flipud", "rot90", "view_as", "reshape_as", "ravel", "hsplit", "vsplit",
              "dsplit", "diff", "diag_embed", "diagflat", "linalg_diagonal", "sum_to_size", "moveaxis", "repeat_interleave",
              "squeeze_", "unsqueeze_", "transpose_", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle",
-             "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "combinations"}
-_JOINED = {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "row_stack", "column_stack", "block_diag"}
+             "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "combinations", "nan_to_num"}
+_JOINED = {"cartesian_prod", "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "row_stack", "column_stack",
+           "block_diag"}
 _CREATED = {"zeros", "empty", "ones", "full", "eye", "scalar_tensor"}
 _WRITES = {"masked_fill_": lambda z, mask, value: _where(mask, value, z), "add_": add, "sub_": lambda a, b, alpha=1: add(a, b, alpha, -1), "mul_": mul, "div_": div}
 _FROM_REAL = {"complex", "polar", "view_as_complex"}
@@ -213,6 +230,27 @@ def _of_parts(engine, target, arguments, keywords):
     return Pair(*results)
 
 
+def _view_as_real(engine, z):
+    """A copy of both parts, which follow what is written to it, as it follows them."""
+    whole = as_real(z)
+    for place, part, other in ((0, z.re, z.im), (1, z.im, z.re)):
+        def write(place=place, other=other):
+            other.copy_(whole.select(-1, 1 - place))  # parts may lie in one storage, which counts as written then
+            return whole.select(-1, place)
+        engine.views.add(whole, part, lambda: as_real(z), write)
+    return whole
+
+
+def _scatter(engine, target, arguments, keywords):
+    """A number goes to both parts as it is."""
+    into, dim, places, value, *reduction = arguments
+    if reduction or keywords:
+        refuse(target._schema.name)
+    if not isinstance(value, torch.Tensor) and not is_complex(value):
+        return Pair(*(engine.call(target, (part, dim, places, number), {}) for part, number in zip(pair(into), _numbers(value))))
+    return _of_parts(engine, target, (pair(into), dim, places, pair(value)), keywords)
+
+
 def _create(target, name, arguments, keywords):
     dtype = _REAL[keywords["dtype"]]
     keywords = {**keywords, "dtype": dtype}
@@ -231,6 +269,8 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return target(*arguments, **keywords)  # getitem
     if name in fourier.RULES:
         return fourier.RULES[name](*arguments, **keywords)
+    if name == "view_as_real":
+        return _view_as_real(engine, arguments[0])
     if name in ("to", "_to_copy"):
         dtype = next((value for value in (*arguments[1:], *keywords.values()) if isinstance(value, torch.dtype)), None)
         return _convert(arguments[0], dtype)
@@ -242,6 +282,13 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         return _FUNCTIONS[name](*arguments, **keywords)
     if name in FUNCTIONS:
         return FUNCTIONS[name](*arguments, **keywords)
+    if name in ALGEBRA:
+        return ALGEBRA[name](*arguments, **keywords)
+    if name in EMBEDDED:
+        found = engine.call(target, (embed(read_hermitian(*arguments, **keywords)), *arguments[1:]), keywords)
+        return found // 2 if name == "linalg_matrix_rank" else unembed(found)
+    if name in ("trapezoid", "trapz", "cumulative_trapezoid") and len(arguments) > 1:
+        return bilinear(lambda y, x: target(y, x, *arguments[2:], **keywords), *arguments[:2])
     if name.endswith("_") and (name[:-1] in _FUNCTIONS or name[:-1] in FUNCTIONS):  # in place
         return _copy(arguments[0], (_FUNCTIONS if name[:-1] in _FUNCTIONS else FUNCTIONS)[name[:-1]](*arguments, **keywords))
     if name in _BILINEAR:
@@ -254,8 +301,10 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
         arguments[0].re.fill_(re)
         arguments[0].im.fill_(im or 0)
         return arguments[0]
-    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_", "slice_scatter", "select_scatter",
-                "diagonal_scatter", "masked_scatter", "masked_scatter_"):
+    if name in ("scatter", "scatter_"):
+        return _scatter(engine, target, arguments, keywords)
+    if name in ("index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_", "scatter_add", "scatter_add_",
+                "slice_scatter", "select_scatter", "diagonal_scatter", "masked_scatter", "masked_scatter_"):
         return _of_parts(engine, target, tuple(pair(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
                                        for value in arguments), keywords)
     if name in _OF_TRUTHS:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import torch
@@ -58,6 +59,31 @@ def _log_to(base: float):
         found, factor = log(z), 1 / torch.tensor(base, dtype=torch.float64).log().item()
         return Pair(found.re * factor, found.im * factor)
     return run
+
+
+def _arsinh(z: Pair) -> Pair:
+    """Odd, so that of a negative real part nothing is taken off what is nearly the same."""
+    sign = torch.where(z.re < 0, -1.0, 1.0).to(z.re.dtype)
+    z = Pair(z.re * sign, z.im * sign)
+    square = mul(z, z)
+    found = _log1p(add(z, div(square, add(sqrt(add(square, 1)), 1))))
+    return Pair(found.re * sign, found.im * sign)
+
+
+def _artanh(z: Pair) -> Pair:
+    sign = torch.where(z.re < 0, -1.0, 1.0).to(z.re.dtype)
+    x, y = z.re * sign, z.im * sign
+    square, rest = y * y, 1 - x
+    return Pair(sign * (4 * x / (rest * rest + square)).log1p() / 4, sign * torch.atan2(2 * y, rest * (1 + x) - square) / 2)
+
+
+def _arcosh(z: Pair) -> Pair:
+    return log(add(z, mul(sqrt(add(z, 1)), sqrt(add(z, -1)))))
+
+
+def _arccos(z: Pair) -> Pair:
+    found = _turned(_arsinh)(z)
+    return Pair(math.pi / 2 - found.re, -found.im)
 
 
 def _sigmoid(z: Pair) -> Pair:
@@ -157,6 +183,12 @@ def _mse(a, b, reduction: int = 1) -> torch.Tensor:
     return _reduce(d.re * d.re + d.im * d.im, reduction)
 
 
+def _is_close(a, b, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> torch.Tensor:
+    a, b = pair(a), pair(b)
+    found = (absolute(add(a, b, 1, -1)) <= atol + rtol * absolute(b)) | (a.re == b.re) & (a.im == b.im)
+    return found | _either(torch.isnan)(a) & _either(torch.isnan)(b) if equal_nan else found
+
+
 def _l1(a, b, reduction: int = 1) -> torch.Tensor:
     return _reduce(absolute(add(pair(a), b, 1, -1)), reduction)
 
@@ -165,8 +197,19 @@ def _reduce(values: torch.Tensor, reduction: int) -> torch.Tensor:
     return values if reduction == 0 else values.mean() if reduction == 1 else values.sum()
 
 
+def _dropped(function):
+    """Both parts of an element, or none."""
+    def run(z, p, train):
+        return mul(z, function(torch.ones_like(z.re), p, train))
+    return run
+
+
 FUNCTIONS = {
+    "dropout": _dropped(torch.dropout), "feature_dropout": _dropped(torch.feature_dropout),
+    "pairwise_distance": lambda a, b, p=2, eps=1e-6, keepdim=False: torch.linalg.vector_norm(
+        absolute(add(add(pair(a), b, 1, -1), eps)), p, -1, keepdim),
     "sinh": _sinh, "cosh": _cosh, "tanh": _tanh, "sin": _turned(_sinh), "tan": _turned(_tanh),
+    "asinh": _arsinh, "asin": _turned(_arsinh), "acos": _arccos, "acosh": _arcosh, "atanh": _artanh, "atan": _turned(_artanh),
     "cos": lambda z: _cosh(Pair(-z.im, z.re)), "expm1": _expm1, "log1p": _log1p, "log2": _log_to(2), "log10": _log_to(10),
     "exp2": lambda z: exp(mul(z, torch.tensor(2.0, dtype=torch.float64).log().item())), "sigmoid": _sigmoid,
     "silu": lambda z: mul(z, _sigmoid(z)), "rsqrt": lambda z: reciprocal(sqrt(z)),
@@ -189,6 +232,7 @@ FUNCTIONS = {
     "conv_transpose1d": _convolution(F.conv_transpose1d), "conv_transpose2d": _convolution(F.conv_transpose2d),
     "conv_transpose3d": _convolution(F.conv_transpose3d),
     "broadcast_tensors": _of_lists(torch.ops.aten.broadcast_tensors), "meshgrid": _of_lists(torch.ops.aten.meshgrid),
+    "isclose": _is_close,
     "mse_loss": _mse, "l1_loss": _l1, "dist": lambda a, b, p=2: torch.linalg.vector_norm(absolute(add(pair(a), b, 1, -1)), p),
     "trace": lambda z: Pair(z.re.diagonal().sum(), z.im.diagonal().sum()),
 }

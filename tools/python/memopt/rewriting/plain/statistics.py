@@ -24,7 +24,7 @@ def _cov(x, *, correction=1, fweights=None, aweights=None):
     count, weight, total = x.shape[1], None, x.shape[1]
     for given in (fweights, aweights):
         if given is not None:
-            weight = given.to(x.dtype) if weight is None else weight * given
+            weight = given.to(x.real.dtype) if weight is None else weight * given
     if weight is not None:
         total = weight.sum()
         mean = (x * weight).sum(1, keepdim=True) / total
@@ -36,7 +36,7 @@ def _cov(x, *, correction=1, fweights=None, aweights=None):
         divisor = total - correction
     divisor = divisor.clamp(min=0) if isinstance(divisor, torch.Tensor) else max(divisor, 0)
     x = x - mean
-    result = (x if weight is None else x * weight) @ x.mT
+    result = (x if weight is None else x * weight) @ x.mH
     return (result / divisor if isinstance(divisor, torch.Tensor) or divisor else result / torch.zeros_like(result)).squeeze()
 
 
@@ -44,8 +44,9 @@ def _corrcoef(x):
     found = _cov(x)
     if found.dim() == 0:
         return found / found
-    size = found.diagonal().sqrt()
-    return (found / size[:, None] / size).clamp(-1, 1)
+    size = found.diagonal().real.sqrt()
+    found = found / size[:, None] / size
+    return torch.complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1)) if found.is_complex() else found.clamp(-1, 1)
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -57,12 +58,12 @@ def _lstsq(a, b, rcond=None, *, driver=None):
     m, n = a.shape[-2:]
     is_vector = b.dim() == 1 or b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]
     b = b.unsqueeze(-1) if is_vector else b
-    q, r = torch.linalg.qr(a if m >= n else a.mT)
+    q, r = torch.linalg.qr(a if m >= n else a.mH)
     if m >= n:
-        x = torch.linalg.solve_triangular(r, q.mT @ b, upper=True)
+        x = torch.linalg.solve_triangular(r, q.mH @ b, upper=True)
     else:
-        x = q @ torch.linalg.solve_triangular(r.mT, b, upper=False)
-    left = (a @ x - b).square().sum(-2) if m > n else a.new_zeros([0])
+        x = q @ torch.linalg.solve_triangular(r.mH, b, upper=False)
+    left = (a @ x - b).abs().square().sum(-2) if m > n else a.new_zeros([0])
     rank = torch.full(a.shape[:-2], min(m, n), dtype=torch.int64)
     return torch.return_types.linalg_lstsq((x.squeeze(-1) if is_vector else x, left, rank, a.new_zeros([0])))
 
