@@ -293,9 +293,100 @@ static Plan takeWalk(const Graph &graph, const Neighbours &neighbours, const Pla
   return given;
 }
 
+/// What may come as early as its operands are there: an op whose results are sent, and read by others
+/// behind that alone, such as a gradient; the starts and waits of their transfers; and those readers,
+/// such as updates. One behind the other, by op.
+static std::vector<int32_t> findSenders(const Graph &graph, const Neighbours &neighbours,
+                                        llvm::ArrayRef<int32_t> order) {
+  auto isPlain = [&](int32_t action) { return graph.kind[action] == ActionKind::Plain; };
+  std::vector<int32_t> senders;
+  for (int32_t maker : order) {
+    llvm::SmallVector<int32_t> sent{maker};
+    for (int32_t next : neighbours.behind[maker])
+      if (graph.kind[next] == ActionKind::Start)
+        sent.append({next, graph.partner[next]});
+    auto isBehind = [&](int32_t next) {
+      return !isPlain(next) || llvm::any_of(neighbours.before[next], [&](int32_t earlier) {
+        return graph.kind[earlier] == ActionKind::Wait && llvm::is_contained(sent, earlier);
+      });
+    };
+    bool isSentAlone = llvm::all_of(neighbours.behind[maker], isBehind);
+    if (!isPlain(maker) || graph.inputs[maker].empty() || sent.size() == 1 || !isSentAlone)
+      continue;
+    for (size_t i = 0, count = sent.size(); i < count; ++i)
+      if (graph.kind[sent[i]] == ActionKind::Wait)
+        llvm::copy_if(neighbours.behind[sent[i]], std::back_inserter(sent), isPlain);
+    senders.insert(senders.end(), sent.begin(), sent.end());
+  }
+  return senders;
+}
+
+/// `order` with some actions as early as what stands before them allows.
+static std::vector<int32_t> moveToFront(const Neighbours &neighbours, llvm::ArrayRef<int32_t> order,
+                                        llvm::ArrayRef<int32_t> moved) {
+  constexpr int64_t kStays = -1;
+  std::vector<int64_t> missing(order.size(), kStays);
+  for (int32_t action : moved)
+    missing[action] = static_cast<int64_t>(neighbours.before[action].size());
+  std::vector<int32_t> made;
+  std::vector<bool> isMade(order.size());
+  llvm::SmallVector<int32_t> ready;
+  for (int32_t next : order) {
+    if (!isMade[next])
+      ready.push_back(next);
+    while (!ready.empty()) {
+      int32_t action = ready.pop_back_val();
+      if (isMade[action])
+        continue;
+      isMade[action] = true;
+      made.push_back(action);
+      for (int32_t behind : neighbours.behind[action])
+        if (missing[behind] != kStays && --missing[behind] == 0)
+          ready.push_back(behind);
+    }
+  }
+  return made;
+}
+
+/// `given` with gradients and the starts of their sums as early as the bytes allow: a plan for few bytes
+/// has computed them late, where they are larger than what they free, and nothing is left to compute
+/// beside the sending. Those that do not fit together are tried by halves. `share`: of the gradients, those
+/// that come last in the order.
+static Plan sendEarly(const Graph &graph, const Neighbours &neighbours, const Plan &given,
+                      int64_t room, double share) {
+  int64_t most = std::max(given.peak, room);
+  Plan best = given;
+  constexpr int kAttempts = 64;
+  std::vector<int32_t> senders = findSenders(graph, neighbours, given.order);
+  auto kept = static_cast<size_t>(share * static_cast<double>(senders.size()));
+  senders.erase(senders.begin(), senders.end() - static_cast<ptrdiff_t>(kept));
+  std::vector<std::vector<int32_t>> parts = {std::move(senders)};
+  for (int attempt = 0; attempt < kAttempts && !parts.empty(); ++attempt) {
+    std::vector<int32_t> part = std::move(parts.back());
+    parts.pop_back();
+    Plan plan = planOf(graph, moveToFront(neighbours, best.order, part));
+    if (plan.peak <= most && plan.excess <= given.excess) {
+      best = std::move(plan);
+    } else if (part.size() > 2) {
+      auto middle = part.begin() + static_cast<ptrdiff_t>(part.size() / 2);
+      parts.emplace_back(part.begin(), middle);
+      parts.emplace_back(middle, part.end());
+    }
+  }
+  return best;
+}
+
+/// Both walks.
+static Plan takeWalks(const Graph &graph, const Neighbours &neighbours, Plan plan, int64_t room) {
+  for (bool forward : {false, true})
+    plan = takeWalk(graph, neighbours, plan, forward, room);
+  return plan;
+}
+
 llvm::Expected<std::vector<int32_t>> memopt::planning::overlapTransfers(const PlanProblem &problem,
                                                                         std::vector<int32_t> order,
-                                                                        int64_t room) {
+                                                                        int64_t room,
+                                                                        double early) {
   llvm::Expected<PlanMeasure> measure = measurePlan(problem, order);
   if (!measure)
     return measure.takeError();
@@ -304,7 +395,9 @@ llvm::Expected<std::vector<int32_t>> memopt::planning::overlapTransfers(const Pl
   if (!graph.hasStarts || graph.numRegions || !runsOnce(graph, plan))
     return std::move(plan.order);
   Neighbours neighbours(graph);
-  for (bool forward : {false, true})
-    plan = takeWalk(graph, neighbours, plan, forward, room);
-  return std::move(plan.order);
+  Plan walked = takeWalks(graph, neighbours, plan, room);
+  if (early == 0)
+    return std::move(walked.order);
+  Plan sent = takeWalks(graph, neighbours, sendEarly(graph, neighbours, plan, room, early), room);
+  return std::move((sent.cost < walked.cost ? sent : walked).order);
 }

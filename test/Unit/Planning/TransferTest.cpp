@@ -986,6 +986,36 @@ static PlanProblem sentGradient(int64_t next) {
   return problem;
 }
 
+/// What follows from a value, `bytes` of it; behind that a gradient of 100 bytes that follows from the same
+/// value, its transfer and an update.
+static PlanProblem lateGradient(int64_t bytes) {
+  PlanProblem problem = twoSpaces({op(10, 10, {}), op(bytes, 20, {0}), op(100, 5, {0}),
+                                   op(100, 10, {2}), op(0, 0, {}), op(0, 1, {3, 1})});
+  problem.ops[3].results[0].space = 1;
+  problem.ops[3].resource = 1;
+  problem.ops[4].results.clear();
+  problem.ops[4].waitsFor = 3;
+  return problem;
+}
+
+TEST(Transfer, GradientsAreComputedEarlyToBeSentEarly) {
+  const std::vector<int32_t> given = {0, 1, 2, 3, 4, 5};
+  PlanProblem problem = lateGradient(0);
+  int64_t peak = measure(problem, given).peak;
+  auto getCost = [&](int64_t room, double early) {
+    std::vector<int32_t> order = llvm::cantFail(overlapTransfers(problem, given, room, early));
+    EXPECT_LE(measure(problem, order).peak, std::max(peak, room));
+    return measure(problem, order).cost;
+  };
+  EXPECT_EQ(getCost(peak, 0), 10 + 20 + 5 + 10 + 1);
+  EXPECT_EQ(getCost(peak, 1), 10 + 5 + 20 + 1);
+  // A gradient that is computed early takes the place of what it follows from.
+  problem = lateGradient(50);
+  problem.ops[0].results[0].bytes = 70;
+  peak = measure(problem, given).peak;
+  EXPECT_EQ(getCost(peak, 1), 10 + 5 + 20 + 1);
+}
+
 TEST(Transfer, WaitsAreForTransfersThatHaveEnded) {
   PlanProblem problem = sentGradient(50);
   EXPECT_EQ(measure(problem, {0, 1, 2, 3, 4, 5}).cost, 10 + 10 + 1 + 10 + 10);

@@ -41,10 +41,12 @@ llvm::Expected<std::vector<int32_t>> tidyOrder(const PlanProblem &problem,
 /// `order`, in which each op runs once, with work between the starts of transfers and their waits:
 /// starts move towards the front, waits and what only waits for them towards the back, while the
 /// plan gets faster and no peak higher. With `room` what is put off in space 0 fills as many bytes
-/// and not up to the peak: more where there is a budget, less where the arena has gaps. An order
-/// with regions, or without starts, stays as it is.
+/// and not up to the peak: more where there is a budget, less where the arena has gaps. Of what is
+/// computed to be sent alone the share `early`, from the back, moves towards the front, too, if that
+/// is faster and the bytes allow it. An order with regions, or without starts, stays as it is.
 llvm::Expected<std::vector<int32_t>> overlapTransfers(const PlanProblem &problem,
-                                                      std::vector<int32_t> order, int64_t room = 0);
+                                                      std::vector<int32_t> order, int64_t room = 0,
+                                                      double early = 0);
 
 /// Solves for a ladder of budgets, from the peak of the given order down to the smallest that is
 /// found, each rung beginning with the plans of its neighbours: a plan for fewer bytes is also one
