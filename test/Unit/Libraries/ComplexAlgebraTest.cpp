@@ -11,8 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LibraryCallTesting.h"
-#include <complex>
+#include "MatrixTesting.h"
 
 using namespace memopt;
 using namespace memopt::librarytest;
@@ -22,87 +21,7 @@ namespace {
 
 using Number = std::complex<double>;
 
-struct Matrix {
-  int64_t rows, columns;
-  std::vector<Number> values;
-
-  Matrix(int64_t rows, int64_t columns)
-      : rows(rows), columns(columns), values(size_t(rows * columns)) {}
-  Number &operator()(int64_t i, int64_t j) { return values[size_t(i * columns + j)]; }
-  Number operator()(int64_t i, int64_t j) const { return values[size_t(i * columns + j)]; }
-
-  template <typename T> static Matrix of(Buffer &buffer, int64_t number, int64_t m, int64_t n) {
-    Matrix matrix(m, n);
-    std::vector<T> all = buffer.values<T>();
-    for (int64_t i = 0; i < m * n; ++i)
-      matrix.values[size_t(i)] = Number(all[size_t(number * m * n + i)]);
-    return matrix;
-  }
-  static Matrix identity(int64_t m, int64_t n) {
-    Matrix matrix(m, n);
-    for (int64_t i = 0; i < std::min(m, n); ++i)
-      matrix(i, i) = 1;
-    return matrix;
-  }
-  /// Transposed and conjugated.
-  Matrix turned() const {
-    Matrix result(columns, rows);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        result(j, i) = std::conj((*this)(i, j));
-    return result;
-  }
-  template <typename Keeps> Matrix part(Keeps keeps) const {
-    Matrix result = *this;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        if (!keeps(i, j))
-          result(i, j) = 0;
-    return result;
-  }
-  Matrix cut(int64_t m, int64_t n) const {
-    Matrix result(m, n);
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j)
-        result(i, j) = (*this)(i, j);
-    return result;
-  }
-  /// Each column by a real number.
-  Matrix scaled(const Matrix &row) const {
-    Matrix result = *this;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        result(i, j) *= row(0, j);
-    return result;
-  }
-};
-
-bool isLower(int64_t i, int64_t j) { return j <= i; }
-bool isBelow(int64_t i, int64_t j) { return j < i; }
-bool isUpper(int64_t i, int64_t j) { return j >= i; }
-
-Matrix operator*(const Matrix &a, const Matrix &b) {
-  Matrix result(a.rows, b.columns);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t k = 0; k < a.columns; ++k)
-      for (int64_t j = 0; j < b.columns; ++j)
-        result(i, j) += a(i, k) * b(k, j);
-  return result;
-}
-Matrix operator+(Matrix a, const Matrix &b) {
-  for (size_t i = 0; i < a.values.size(); ++i)
-    a.values[i] += b.values[i];
-  return a;
-}
-double distance(const Matrix &a, const Matrix &b) {
-  EXPECT_EQ(a.values.size(), b.values.size());
-  double most = 0;
-  for (size_t i = 0; i < a.values.size(); ++i) {
-    double difference = std::abs(a.values[i] - b.values[i]);
-    most = difference > most || std::isnan(difference) ? difference : most;
-  }
-  return most;
-}
+using Matrix = MatrixOf<Number>;
 
 template <typename T> struct Type;
 template <> struct Type<float> {
@@ -163,7 +82,7 @@ template <typename T> Buffer hermitian(Sizes s, bool isPositive) {
   }
   return Buffer::of(values);
 }
-Matrix mirrored(const Matrix &a) { return a.part(isLower) + a.part(isBelow).turned(); }
+Matrix mirrored(const Matrix &a) { return a.lower() + a.lower(1).turned(); }
 
 template <typename T> class Algebra : public testing::Test {};
 using Types = testing::Types<float, double, std::complex<float>, std::complex<double>>;
@@ -235,7 +154,7 @@ TYPED_TEST(ComplexAlgebra, CholeskyFactorsMultiplyToTheMatrix) {
     EXPECT_EQ(runCall(describe<T>("cholesky", s), buffers), "lapack");
     for (int64_t b = 0; b < s.batch; ++b) {
       Matrix low = Matrix::of<T>(buffers[1], b, n, n);
-      EXPECT_EQ(low.values, low.part(isLower).values) << "zeros above the diagonal";
+      EXPECT_EQ(low.values, low.lower().values) << "zeros above the diagonal";
       EXPECT_LT(distance(low * low.turned(), mirrored(Matrix::of<T>(buffers[0], b, n, n))),
                 tolerance<T>(s) * double(n));
     }
@@ -291,7 +210,7 @@ TYPED_TEST(ComplexAlgebra, ReflectionsMultiplyToTheMatrix) {
     std::vector<Buffer> product{buffers[1], buffers[2], make<T>(s.count())};
     runCall(describe<T>("reflection_product", s, {{"width", k}}), product);
     for (int64_t b = 0; b < s.batch; ++b) {
-      Matrix r = Matrix::of<T>(buffers[1], b, m, n).part(isUpper).cut(n, n);
+      Matrix r = Matrix::of<T>(buffers[1], b, m, n).upper().cut(n, n);
       Matrix q = Matrix::of<T>(product[2], b, m, n);
       EXPECT_LT(distance(q.turned() * q, Matrix::identity(n, n)), tolerance<T>(s));
       EXPECT_LT(distance(q * r, Matrix::of<T>(buffers[0], b, m, n)), 4 * tolerance<T>(s));

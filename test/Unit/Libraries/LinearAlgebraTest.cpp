@@ -11,7 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "LibraryCallTesting.h"
+#include "MatrixTesting.h"
 #include "memopt-runtime/threads/ThreadPool.h"
 
 using namespace memopt;
@@ -20,84 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-/// A matrix in f64, row by row.
-struct Matrix {
-  int64_t rows, columns;
-  std::vector<double> values;
-
-  Matrix(int64_t rows, int64_t columns)
-      : rows(rows), columns(columns), values(size_t(rows * columns)) {}
-  double &operator()(int64_t i, int64_t j) { return values[size_t(i * columns + j)]; }
-  double operator()(int64_t i, int64_t j) const { return values[size_t(i * columns + j)]; }
-
-  /// Matrix `number` of a buffer.
-  template <typename T> static Matrix of(Buffer &buffer, int64_t number, int64_t m, int64_t n) {
-    Matrix matrix(m, n);
-    std::vector<T> all = buffer.values<T>();
-    for (int64_t i = 0; i < m * n; ++i)
-      matrix.values[size_t(i)] = double(all[size_t(number * m * n + i)]);
-    return matrix;
-  }
-  static Matrix identity(int64_t m, int64_t n) {
-    Matrix matrix(m, n);
-    for (int64_t i = 0; i < std::min(m, n); ++i)
-      matrix(i, i) = 1;
-    return matrix;
-  }
-  Matrix turned() const {
-    Matrix result(columns, rows);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        result(j, i) = (*this)(i, j);
-    return result;
-  }
-  /// Elements of which `keeps` says so, zeros elsewhere.
-  template <typename Keeps> Matrix part(Keeps keeps) const {
-    Matrix result = *this;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        if (!keeps(i, j))
-          result(i, j) = 0;
-    return result;
-  }
-  Matrix lower(int64_t less = 0) const {
-    return part([&](int64_t i, int64_t j) { return j + less <= i; });
-  }
-  Matrix upper() const {
-    return part([](int64_t i, int64_t j) { return j >= i; });
-  }
-  Matrix cut(int64_t m, int64_t n) const {
-    Matrix result(m, n);
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j)
-        result(i, j) = (*this)(i, j);
-    return result;
-  }
-};
-
-Matrix operator*(const Matrix &a, const Matrix &b) {
-  Matrix result(a.rows, b.columns);
-  for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t k = 0; k < a.columns; ++k)
-      for (int64_t j = 0; j < b.columns; ++j)
-        result(i, j) += a(i, k) * b(k, j);
-  return result;
-}
-Matrix operator+(Matrix a, const Matrix &b) {
-  for (size_t i = 0; i < a.values.size(); ++i)
-    a.values[i] += b.values[i];
-  return a;
-}
-
-double distance(const Matrix &a, const Matrix &b) {
-  EXPECT_EQ(a.values.size(), b.values.size());
-  double most = 0;
-  for (size_t i = 0; i < a.values.size(); ++i) {
-    double difference = std::abs(a.values[i] - b.values[i]);
-    most = difference > most || std::isnan(difference) ? difference : most;
-  }
-  return most;
-}
+using Matrix = MatrixOf<double>;
 
 struct Sizes {
   int64_t batch, rows, columns;
