@@ -194,9 +194,17 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{100 * ratio:.1f}"
 
 
+def markdown_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
 def markdown(head: list[str], rows: list[list[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    return "\n".join([markdown_row(head), "|" + "---|" * len(head), *map(markdown_row, rows)])
+
+
+def show_progress(row: list[str]):
+    """A row of the table as soon as it is there: a run that is stopped has shown what it had."""
+    print(markdown_row(row), file=sys.stderr, flush=True)
 
 
 def report(head, rows, failures, path=None, records=None):

@@ -20,7 +20,6 @@ import json
 import math
 import pathlib
 import re
-import sys
 import tempfile
 
 import memopt_driver as driver
@@ -140,7 +139,7 @@ def main():
             try:
                 for row in rows_of(name, paths[name], ranks, compiler):
                     rows.append(row)
-                    print(row, file=sys.stderr, flush=True)
+                    driver.show_progress(row)
             except Failed as failure:
                 failures.append(str(failure))
         if arguments.planned:

@@ -16,7 +16,6 @@ import argparse
 import json
 import pathlib
 import re
-import sys
 import tempfile
 
 import memopt_driver as driver
@@ -100,7 +99,7 @@ def main():
                 for row in rows_of(name, problem, [int(budget) for budget in arguments.budgets.split(",")],
                                    [float(link) for link in arguments.links.split(",")], failures):
                     rows.append(row)
-                    print(row, file=sys.stderr, flush=True)
+                    driver.show_progress(row)
             except Failed as failure:
                 failures.append(f"{name}: {failure}")
     driver.report(HEAD, rows, failures, arguments.json)

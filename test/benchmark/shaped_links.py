@@ -155,7 +155,7 @@ def main():
                 try:
                     for row in runner.rows(ranks, rate):
                         rows.append(row)
-                        print(row, file=sys.stderr, flush=True)
+                        driver.show_progress(row)
                 except Failed as failure:
                     failures.append(f"{ranks} ranks, {rate}: {failure}")
     driver.report(HEAD, rows, failures, arguments.json)
