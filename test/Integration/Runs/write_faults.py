@@ -159,6 +159,7 @@ def sweep_memory(name):
     seen, limit, ways = begin(name), 32 << 20, 0
     while not starts_within(name, limit):
         limit += limit // 12
+    limit += 1 << 20  # the JSON library asks for memory to take values apart, and ends a process that has none for it
     while True:
         done = run(name, preexec_fn=lambda: limit_memory(limit))
         if done.returncode == 0:
