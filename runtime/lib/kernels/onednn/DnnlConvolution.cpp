@@ -94,17 +94,17 @@ private:
   }
 };
 
-/// Whether oneDNN 3.2's implementation `name` of such a gradient of weights reads beside its
-/// buffers.
-bool readsBesideBuffers(const Geometry &g, std::string_view name) {
+/// Whether oneDNN 3.2's implementation `name` of such a gradient of weights reads or writes beside
+/// its buffers.
+bool leavesBuffers(const Geometry &g, std::string_view name) {
   auto isAny = [](const memory::dims &values, memory::dim usual) {
     return values != memory::dims(values.size(), usual);
   };
-  // The pixels that a strided filter of one tap meets are brought together in vectors of 8
-  // channels. Of fewer channels, in images that end behind the last of these pixels, the sums hold
-  // numbers from beside the image.
-  if (name == "jit_1x1:avx2")
-    return isAny(g.strides, 1) && g.x.get_dims()[1] < 8;
+  // The pixels that a strided filter of one tap meets are brought together in whole vectors. Of
+  // fewer channels than a vector has, these are written behind a thread's part of the scratchpad,
+  // into that of the next thread or into what follows it, and the sums hold what lies there.
+  if (name == "jit_1x1:avx2" || name == "jit_1x1:avx512_core")
+    return isAny(g.strides, 1) && g.x.get_dims()[1] < (name == "jit_1x1:avx2" ? 8 : 16);
   // Rows that dilated taps meet are looked for in front of the scratchpad and behind it.
   return name == "jit_bf16:avx512_core_bf16" && isAny(g.dilations, 0);
 }
@@ -230,7 +230,7 @@ private:
         engine, dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides, g.dilations,
         g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
-    auto isRefused = [&](std::string_view name) { return readsBesideBuffers(g, name); };
+    auto isRefused = [&](std::string_view name) { return leavesBuffers(g, name); };
     if (!description || !selectImplementation(description, isRefused))
       return false;
     name = description.impl_info_str();
