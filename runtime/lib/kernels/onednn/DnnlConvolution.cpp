@@ -94,9 +94,28 @@ private:
   }
 };
 
+/// Whether a tap of the filter meets padding alone, wherever the filter stands.
+bool hasIdleTap(const Geometry &g) {
+  memory::dims input = g.x.get_dims(), output = g.y.get_dims(), weights = g.anyWeights.get_dims();
+  size_t extents = g.strides.size();
+  for (size_t i = 0; i < extents; ++i) {
+    int64_t size = input[2 + i], count = output[2 + i], taps = weights[weights.size() - extents + i];
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      bool isIdle = true;
+      for (int64_t at = 0; at < count && isIdle; ++at) {
+        int64_t met = at * g.strides[i] - g.paddingLower[i] + tap * (g.dilations[i] + 1);
+        isIdle = met < 0 || met >= size;
+      }
+      if (isIdle)
+        return true;
+    }
+  }
+  return false;
+}
+
 /// Whether oneDNN 3.2's implementation `name` of such a gradient of weights reads or writes beside
-/// its buffers.
-bool leavesBuffers(const Geometry &g, std::string_view name) {
+/// its buffers, or leaves a part of its result unwritten.
+bool isWrong(const Geometry &g, std::string_view name) {
   auto isAny = [](const memory::dims &values, memory::dim usual) {
     return values != memory::dims(values.size(), usual);
   };
@@ -105,6 +124,9 @@ bool leavesBuffers(const Geometry &g, std::string_view name) {
   // into that of the next thread or into what follows it, and the sums hold what lies there.
   if (name == "jit_1x1:avx2" || name == "jit_1x1:avx512_core")
     return isAny(g.strides, 1) && g.x.get_dims()[1] < (name == "jit_1x1:avx2" ? 8 : 16);
+  // The gradient of a tap that meets nothing is what lay in the scratchpad, not zero.
+  if (g.x.get_data_type() != memory::data_type::f32 && hasIdleTap(g))
+    return true;
   // Rows that dilated taps meet are looked for in front of the scratchpad and behind it.
   return name == "jit_bf16:avx512_core_bf16" && isAny(g.dilations, 0);
 }
@@ -230,7 +252,7 @@ private:
         engine, dnnl::algorithm::convolution_direct, g.x, g.anyWeights, g.y, g.strides, g.dilations,
         g.paddingLower, g.paddingUpper, hint, plannedScratchpad(),
         /*allow_empty=*/true);
-    auto isRefused = [&](std::string_view name) { return leavesBuffers(g, name); };
+    auto isRefused = [&](std::string_view name) { return isWrong(g, name); };
     if (!description || !selectImplementation(description, isRefused))
       return false;
     name = description.impl_info_str();
