@@ -612,7 +612,8 @@ def OverlapCollectivesPass : Pass<"memopt-overlap-collectives", "::mlir::ModuleO
   let description = [{
     Collectives of a planned order become `memopt.collective_start` and `memopt.collective_wait`. Starts move towards the
     front and waits towards the back, as far as the arena does not grow beyond `budget`. Without a budget no more bytes are
-    alive than without overlap, and gaps may add half a percent to the arena. A pair that stays together becomes one instruction again. Results do not change by a bit.
+    alive than without overlap, and gaps may add two percent to the arena. Gradients that are sent are computed as early as
+    these bytes allow. A pair that stays together becomes one instruction again. Results do not change by a bit.
 
     Remark: the number of collectives that run beside something.
   }];
