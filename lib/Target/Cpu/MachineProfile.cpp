@@ -260,31 +260,58 @@ static constexpr char kEpyc9004Avx2[] =
 static constexpr char kEpyc9005[] =
 #include "epyc-9005.inc"
     ;
+static constexpr char kXeon5[] =
+#include "xeon-5.inc"
+    ;
+static constexpr char kXeon5Avx2[] =
+#include "xeon-5-avx2.inc"
+    ;
 
 static MachineProfile parseShipped(StringRef text) {
   return llvm::cantFail(MachineProfile::fromJson(llvm::cantFail(llvm::json::parse(text))));
 }
 
-/// Whether the vectors of a processor have 256 bits at most. What is no x86 counts as longer ones.
-static bool hasShortVectors(StringRef processor) {
+namespace {
+/// What of a processor's features chooses a profile. What is no x86 counts as longer vectors.
+struct ProcessorKind {
+  explicit ProcessorKind(StringRef processor);
+  bool hasShortVectors = false; ///< of 256 bits at most
+  bool hasTiles = false;        ///< AMX
+};
+} // namespace
+
+ProcessorKind::ProcessorKind(StringRef processor) {
   if (llvm::X86::parseArchX86(processor) == llvm::X86::CK_None)
-    return false;
+    return;
   SmallVector<StringRef> features;
   llvm::X86::getFeaturesForCPU(processor, features);
   // Some processors are listed with what implies avx512f alone.
-  return llvm::none_of(features, [](StringRef name) { return name.starts_with("avx512"); });
+  hasShortVectors =
+      llvm::none_of(features, [](StringRef name) { return name.starts_with("avx512"); });
+  hasTiles = llvm::is_contained(features, "amx-bf16");
+}
+
+/// Of processors with AVX2; the names of generations of instructions are nobody's.
+static bool isIntel(StringRef processor) {
+  return llvm::X86::parseArchX86(processor) != llvm::X86::CK_None &&
+         llvm::none_of(ArrayRef<StringRef>{"znver", "bdver", "btver", "x86-64"},
+                       [&](StringRef other) { return processor.starts_with(other); });
 }
 
 const MachineProfile &MachineProfile::getShipped(StringRef processor) {
   static const MachineProfile longVectors = parseShipped(kEpyc9004), zen3 = parseShipped(kEpyc7003),
                               shortVectors = parseShipped(kEpyc9004Avx2),
-                              zen5 = parseShipped(kEpyc9005);
+                              zen5 = parseShipped(kEpyc9005), xeon = parseShipped(kXeon5),
+                              xeonShortVectors = parseShipped(kXeon5Avx2);
   if (processor.empty() || processor == "native")
     processor = llvm::sys::getHostCPUName();
   if (processor == "znver5")
     return zen5;
-  if (!hasShortVectors(processor))
-    return longVectors;
+  ProcessorKind kind(processor);
+  if (!kind.hasShortVectors)
+    return kind.hasTiles ? xeon : longVectors;
+  if (isIntel(processor))
+    return xeonShortVectors;
   bool isZen = processor == "znver1" || processor == "znver2" || processor == "znver3";
   return isZen ? zen3 : shortVectors;
 }

@@ -84,9 +84,10 @@ struct MachineProfile {
   static llvm::Expected<MachineProfile> read(StringRef path);
 
   /// The shipped profile for a processor with the name that clang's -march uses; an empty name is
-  /// this machine. Zen 5 has the rates of an EPYC 9005, other processors with AVX-512 those of an EPYC
-  /// 9004. Of processors whose vectors have 256 bits Zen 1 to 3 have those of an EPYC 7003, all others
-  /// those of an EPYC 9004 that was held to AVX2.
+  /// this machine. Zen 5 has the rates of an EPYC 9005, processors with AMX those of a Xeon of the 5th
+  /// generation, others with AVX-512 those of an EPYC 9004. Of processors whose vectors have 256 bits
+  /// Zen 1 to 3 have those of an EPYC 7003, Intel's those of the Xeon held to AVX2, all others those of
+  /// an EPYC 9004 that was held to AVX2.
   static const MachineProfile &getShipped(StringRef processor);
 
   /// What a device does not say of itself.
