@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <random>
 #include <sys/mman.h>
 
 using namespace memopt;
@@ -604,6 +605,48 @@ static void runFenced(const Case &c, int direction, const char *type, bool atEnd
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "")
       << c.name << " " << directions[direction] << " " << type << (atEnd ? ", end" : ", beginning");
+}
+
+static Case drawCase(std::mt19937 &random) {
+  auto draw = [&](auto... values) {
+    int64_t all[] = {values...};
+    return all[random() % std::size(all)];
+  };
+  int64_t groups = draw(1, 1, 1, 2, 4), taps = draw(1, 1, 2, 3, 5), stride = draw(1, 2, 2, 3),
+          padding = draw(0, 0, 1), dilation = taps > 1 ? draw(1, 1, 1, 2) : 1,
+          span = dilation * (taps - 1) + 1;
+  auto drawExtent = [&] {
+    return std::max<int64_t>(1, span - 2 * padding) + draw(0, 1, 6, 13, 20);
+  };
+  Case c = {"drawn",
+            draw(1, 1, 2, 3),
+            groups * draw(1, 3, 4, 7, 8, 12, 15, 16, 17, 24, 32),
+            groups * draw(1, 4, 7, 8, 16, 17, 24),
+            groups,
+            {},
+            {taps, taps},
+            {stride, stride},
+            {padding, padding},
+            {padding, padding},
+            {dilation, dilation}};
+  c.input = {drawExtent(), drawExtent()};
+  return c;
+}
+
+/// runCall sees what writes beside a buffer, and what reads what it has not written. Of oneDNN's
+/// code some does for few channels on several threads, or for taps that meet nothing.
+TEST(Convolution, DrawnOnesStayInTheirBuffers) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 400; ++i) {
+    Case c = drawCase(random);
+    for (int direction = 0; direction < 3; ++direction) {
+      json descriptor = describe(c, direction, i % 4 == 3 ? "bf16" : "f32", "nhwc", false, false);
+      SCOPED_TRACE(descriptor.dump());
+      std::vector<Buffer> buffers = i % 4 == 3 ? Data<BFloat16>(c).buffers(direction, false)
+                                               : Data<float>(c).buffers(direction, false);
+      runCall(descriptor, buffers, /*createdFor=*/4, /*running=*/2);
+    }
+  }
 }
 
 TEST(Convolution, ReadsNothingBehindItsBuffers) {

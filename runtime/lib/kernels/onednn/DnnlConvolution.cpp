@@ -99,7 +99,8 @@ bool hasIdleTap(const Geometry &g) {
   memory::dims input = g.x.get_dims(), output = g.y.get_dims(), weights = g.anyWeights.get_dims();
   size_t extents = g.strides.size();
   for (size_t i = 0; i < extents; ++i) {
-    int64_t size = input[2 + i], count = output[2 + i], taps = weights[weights.size() - extents + i];
+    int64_t size = input[2 + i], count = output[2 + i],
+            taps = weights[weights.size() - extents + i];
     for (int64_t tap = 0; tap < taps; ++tap) {
       bool isIdle = true;
       for (int64_t at = 0; at < count && isIdle; ++at) {
