@@ -58,6 +58,8 @@ from .tracing.freezing import followed_freezing
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
 from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients, keep_written_gradients
+from .tracing.tensor_hooks import add_parameter_hooks, list_parameter_hooks, place_hooks
+from .tracing.written_parameters import check_written_parameters, keep_written_parameters
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
 from .user_code.words import ProgramWords
@@ -90,12 +92,15 @@ class TrainingStep(nn.Module):
         self.checks: carried_checks | None = None  # while it is traced
         #: What was asserted when it was traced: "model.py:12: Expected ...".
         self.checked: tuple[str, ...] = ()
+        #: Of the parameters, while it is traced.
+        self.gradient_hooks: list[tuple[str, int, Callable]] = []
         #: Parameters that not each step updates, as one side of a branch alone read them when it was traced.
         self.unsteady: list[str] = []
 
     def forward(self, **batch: torch.Tensor):
         batch.pop(MASK, None)  # which the sums have, once it is traced
         begin_forward()
+        add_parameter_hooks(self, self.gradient_hooks)
         with kept_buffers(self):
             return self._compute(batch)
 
@@ -191,7 +196,7 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
 
     Raises `Refused` for what cannot be traced, or would not train as the module does.
     """
-    with ProgramWords(step).spoken():
+    with ProgramWords(step).spoken(), hooks_of(step, training):
         gradients.check_module(step)
         was_training = [(module, module.training) for module in step.modules()]
         set_mode(step, training)
@@ -219,6 +224,22 @@ def checks_of(step: nn.Module) -> Iterator[carried_checks | None]:
             yield step.checks
         finally:
             step.checked, step.checks = tuple(dict.fromkeys(step.checks.texts)), None
+
+
+@contextlib.contextmanager
+def hooks_of(step: nn.Module, training: bool) -> Iterator[None]:
+    """While entered, forward calls the hooks on gradients of parameters, which a wrapper knows."""
+    hooks = list_parameter_hooks(step) if training else []
+    if not isinstance(step, TrainingStep):
+        if hooks:
+            raise Refused(f"'{hooks[0][0]}' has a hook on its gradient, which tracing does not run; wrap the model in a TrainingStep")
+        yield
+        return
+    step.gradient_hooks = hooks
+    try:
+        yield
+    finally:
+        step.gradient_hooks = []
 
 
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
@@ -265,6 +286,8 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    keep_written_parameters(program)
+    place_hooks(program)
     keep_written_gradients(program)
     replace_synonyms(program)
     use_originals(program)
@@ -278,13 +301,13 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     if texts:
         step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
     make_written_buffers(program)
-    gradients.check_program(program)
+    check_written_parameters(program)
     keep_stopped_gradients(program)
     program = _decompose(program)
     make_written_buffers(program)
     _drop_aliases(program)
     _check_layouts(program)
-    gradients.check_program(program)
+    check_written_parameters(program)
     return program
 
 

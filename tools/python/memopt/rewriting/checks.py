@@ -34,6 +34,7 @@ from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
+from .traced_constants import TracedConstants
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -123,7 +124,7 @@ class carried_checks(TorchFunctionMode):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
         self._places: list[str] = []
-        self._answers, self._hits, self._offsets = Answers(), Hits(), Offsets()
+        self._answers, self._hits, self._offsets, self._constants = Answers(), Hits(), Offsets(), TracedConstants()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
         self._unequal: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity, whether two numbers are equal, and whether they are not
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
@@ -157,6 +158,7 @@ class carried_checks(TorchFunctionMode):
         self._answers.clear()
         self._hits.clear()
         self._offsets.clear()
+        self._constants.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
         """Marks a branch; the side that is traced. Of numbers that are compared it is that where they differ, as where a count is not 0."""
@@ -222,6 +224,10 @@ class carried_checks(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        known = self._constants.answer(function, args)
+        return self._constants.follow(function, args, kwargs, lambda: self._call(function, args, kwargs)) if known is None else known[0]
+
+    def _call(self, function: Callable, args: Sequence, kwargs: Mapping) -> Any:
         if function in (torch._assert_async, torch._assert):
             condition, text = (*args, *kwargs.values(), "an assertion")[:2]
             if isinstance(condition, torch.Tensor):

@@ -68,10 +68,11 @@ _CREATORS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_
 
 
 def _is_bare(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> bool:
-    """Whether it was made of nothing and not written to before the region, and so has no gradient of its own; nor looked at before by a
-    view that is used behind."""
+    """Whether it was made of nothing, or is a copy of what is detached, and was not written to before the region, and so has no gradient of
+    its own; nor looked at before by a view that is used behind."""
     schema = getattr(value.target, "_schema", None) if value.op == "call_function" else None
-    if schema is None or schema.name.removeprefix("aten::") not in _CREATORS:
+    is_copy = value.target is torch.ops.aten.clone.default and value.args[0].target is torch.ops.aten.detach.default
+    if schema is None or not is_copy and schema.name.removeprefix("aten::") not in _CREATORS:
         return False
     same = {value}  # with its views
     for node in itertools.takewhile(lambda node: node is not region, graph.nodes):
