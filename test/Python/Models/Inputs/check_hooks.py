@@ -2,7 +2,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Hooks on gradients of tensors and parameters, and parameters that forward writes: three steps beside PyTorch's."""
+"""Hooks on gradients of tensors and parameters, parameters that forward writes, and those that a model holds twice: three steps beside
+PyTorch's."""
 
 import logging
 import warnings
@@ -159,6 +160,20 @@ def left_empty(self, x):
     return self.head(torch.tanh(self.inner(x + self.table)))
 
 
+# Parameters that the model has twice
+
+def _hold(model):
+    model.held, model.named = [model.inner.weight, model.head.weight], {"bias": model.head.bias}
+
+
+def held_in_containers(self, x):
+    scale = 1 + 0.1 * sum(weight.square().sum() for weight in self.held) + torch.linalg.norm(self.named["bias"])
+    return self.head(torch.tanh(self.inner(x))) * scale
+
+
+kind(held_in_containers, _hold)
+
+
 def make(name):
     torch.manual_seed(0)
     function, prepare = _KINDS[name]
@@ -216,6 +231,17 @@ def refuses(words, run, kinds=memopt.Error):
         raise AssertionError(f"not refused: {words}")
 
 
+def check_synchronized():
+    """What `sync` writes to the model is no change of what its containers hold."""
+    losses, _ = train_eager("held_in_containers")
+    model, batches = make("held_in_containers")
+    step, found = memopt.compile(model, None, batches[0], optimizer=adam(model)), []
+    for batch in batches:
+        found.append(step(batch))
+        step.sync()
+    torch.testing.assert_close(torch.tensor(found), torch.tensor(losses), rtol=2e-6, atol=2e-6)
+
+
 def check_changes():
     """A hook that goes, and one that reads another number, are seen."""
     for change in (lambda model, handle: handle.remove(), lambda model, handle: model.scale.update(by=3.0)):
@@ -262,5 +288,6 @@ if __name__ == "__main__":
     for name in _KINDS:
         check(name)
     check_micro_batches()
+    check_synchronized()
     check_changes()
     check_refusals()

@@ -96,6 +96,13 @@ def _replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
     x.detach().copy_(value.detach())
 
 
+def _are_equal(a: torch.Tensor, b: torch.Tensor) -> bool | torch.Tensor:
+    """`torch.equal`: a truth value of tensors, which Python gets where it asks for it."""
+    if a is b or a.shape != b.shape:
+        return a is b
+    return (a == b).all()
+
+
 def add_check(loss: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
     """The loss, or no number where the condition does not hold."""
     return loss + torch.where(condition != 0, 0.0, float("nan")).mean().to(loss.dtype)
@@ -272,6 +279,8 @@ class carried_checks(TorchFunctionMode):
             return result
         if function is torch.Tensor.item and is_place(args[0]):
             return self._offsets.find_number(args[0])
+        if function is torch.equal:
+            return _are_equal(*args)
         if function is torch.Tensor.unbind:
             turns = self._hits.find_turns(args[0], self.decide)
             if turns is not None:

@@ -44,8 +44,10 @@ def hook_gradient(value: torch.Tensor, hook: Callable) -> _Handle:
     if not value.requires_grad:
         raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
     incoming = torch.ops.memopt.incoming_gradient(value, 0)
-    gradient = incoming.clone()  # which a hook may write over
+    gradient = incoming.detach().clone()  # which a hook may write over
     given = hook(gradient)
+    if given is gradient and gradient._version == 0:  # it only looks
+        return _Handle()
     if given is None and gradient._version == 0:
         raise Refused(f"{called_from()}: this hook on a gradient gives none in its place; a step hands no gradients to Python. Leave the hook "
                       "out, or return a tensor")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -60,16 +60,7 @@ class Chooser:
         with graph.inserting_after(side.marker):
             missed = insert(graph, aten.logical_not.default, side.marker, like=side.marker)
         self._keep_something(nothing, missed)
-        for node in side.body:  # what it writes it writes where it is taken
-            for written in nothing.list_written(node):
-                if find_root(written) not in body:
-                    with graph.inserting_before(node):
-                        old = insert(graph, aten.clone.default, written, like=node)
-                    with graph.inserting_after(node):
-                        chosen = insert(graph, aten.where.self, holds, written, old, like=node)
-                    with graph.inserting_after(chosen):
-                        insert(graph, aten.copy_.default, written, chosen, like=node)
-                    self._mark_choice(side, chosen)
+        self._write_where_taken(side, side.body, body, True)
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
         def take(value: torch.fx.Node) -> torch.fx.Node:
@@ -87,6 +78,7 @@ class Chooser:
         for first, second in sorted(side.moved.items(), key=lambda pair: order[pair[0]]):
             with graph.inserting_after(first):
                 copies[second] = graph.node_copy(second, take)
+        self._write_where_taken(side, [copies[node] for node in side.other], {*copies.values()}, False)
         self._copy_asserts(side, copies, take, missed)
         self._keep_something(Nothing(self._program, side.marker, list(copies.values()), is_other=True), side.marker)
         chosen = {}
@@ -104,6 +96,22 @@ class Chooser:
         for nodes, holds in ((body, True), (set(copies.values()), False)):
             for node in nodes:
                 mark_edges(node, side.marker, holds, but={*nodes, *nothing.list_written(node)})
+
+    def _write_where_taken(self, side: Side, nodes: Sequence[torch.fx.Node], own: set[torch.fx.Node], holds: bool) -> None:
+        """What a side writes to tensors from outside it writes where it is taken."""
+        graph = self._graph
+        for node in nodes:
+            for written in Nothing.list_written(node):
+                if find_root(written) in own:
+                    continue
+                with graph.inserting_before(node):
+                    old = insert(graph, aten.clone.default, written, like=node)
+                with graph.inserting_after(node):
+                    values = (written, old) if holds else (old, written)
+                    chosen = insert(graph, aten.where.self, side.marker, *values, like=node)
+                with graph.inserting_after(chosen):
+                    insert(graph, aten.copy_.default, written, chosen, like=node)
+                self._mark_choice(side, chosen)
 
     @staticmethod
     def _mark_choice(side: Side, choice: torch.fx.Node) -> None:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
-from .nothing_changes import Nothing
+from .nothing_changes import VIEWS, Nothing, name_of
 
 __all__ = ["Differs", "Pairs", "Side", "compare", "find_side"]
 
@@ -129,6 +129,27 @@ class Side:
         return self.marker.args[1]
 
 
+def _writes_through(written: torch.fx.Node, body: set[torch.fx.Node]) -> bool:
+    """Whether it is a name that a side has given to a tensor from outside."""
+    is_inside = False
+    while name_of(written) in VIEWS or next(Nothing.list_written(written), None) is not None:
+        is_inside |= written in body
+        written = written.args[0]
+    return is_inside and written not in body
+
+
+def _count_bound(own: list[torch.fx.Node], other: list[torch.fx.Node], count: int) -> int:
+    """Of so many nodes at the ends that are alike, how many of the first belong to the sides: up to the last that writes through what these
+    differ in, as in `self.ends[0] = x` on one side and `self.ends[1] = y` on the other."""
+    bound = 0
+    for place in range(count):
+        for nodes in (own, other):
+            end = len(nodes) - count
+            if any(_writes_through(written, set(nodes[:end + bound])) for written in Nothing.list_written(nodes[end + place])):
+                bound = place + 1
+    return bound
+
+
 def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side], Pairs, list]:
     """The sides of those branches of the first program that the second has, too, and took otherwise; which nodes are paired; and
     of each node behind a side the arguments that differ: (node, argument of the first, of the second)."""
@@ -166,6 +187,7 @@ def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side]
         count = 0
         while count < min(len(own), len(other)) and pairs.are_alike(own[-1 - count], other[-1 - count]):
             count += 1
+        count -= _count_bound(own, other, count)
         if not count or number == 0 and (count != len(own) or count != len(other)):
             raise Differs
         if number:
