@@ -276,11 +276,85 @@ def by_what_is_known(self, x, place, keep):
     return y.square().mean() if keep.any() else y.sum()
 
 
+@sides()
+def both_write(self, x, place, keep):
+    """Each side writes to buffers, to other parts of the same and in other ways."""
+    y = self.linear(x)
+    if keep.any():
+        self.seen.add_(1)
+        self.mean[0] = y.detach().sum()
+    else:
+        self.seen.sub_(2)
+        self.mean[1] = x.mean()
+    return (y * (1 + self.seen)).square().mean() + y.sum() * self.mean.sum()
+
+
+@sides()
+def without_gradients(self, x, place, keep):
+    """Branches inside of a region without gradients."""
+    y = self.linear(x)
+    with torch.no_grad():
+        scale = y.abs().mean()
+        if place.max() > 2:
+            scale = scale * 2
+            self.mean.mul_(0.5).add_(y.mean(0))
+        else:
+            self.seen += scale
+    return (y * scale).square().mean() + self.mean.sum()
+
+
+@sides(checked=1)
+def queue_with_an_end(self, x, place, keep):
+    """What does not fit behind the last rows is left out, and the queue begins anew."""
+    y = self.linear(x)
+    old = self.queue.clone()
+    with torch.no_grad():
+        start = int(self.end)
+        if start + len(y) >= len(self.queue):
+            self.queue[start:] = y[:len(self.queue) - start]
+            self.end[:] = 0
+        else:
+            self.queue[start:start + len(y)] = y
+            self.end[:] = start + len(y)
+    return (y @ old.T).square().mean() + y.mean()
+
+
+@sides()
+def by_a_number(self, x, place, keep):
+    """A flag that is an integer, and tensors that may be equal."""
+    y = self.linear(x)
+    if not self.end.item():
+        y = y * 2
+        self.end.fill_(1)
+    if torch.equal(place, place.flip(0)):
+        y = y + 1
+    return y.square().mean()
+
+
+@sides()
+def solver(self, x, place, keep):
+    """Turns, sizes and branches by times that follow from no data are those of Python."""
+    times = torch.linspace(0, 1, 3)
+    assert (times[1:] > times[:-1]).all()
+    steps = torch.ceil((times[-1] - times[0]) / 0.25 + 1).item()
+    grid = torch.arange(0, steps) * 0.25
+    grid[-1] = times[-1]
+    y, found, next_time = self.linear(x), [], 1
+    for begin, end in zip(grid[:-1], grid[1:]):
+        y = y + (end - begin) * torch.tanh(y)
+        while next_time < len(times) and end >= times[next_time]:
+            found.append(y)
+            next_time += 1
+    return torch.stack(found).square().mean() * len(found)
+
+
 class Sided(Model):
     def __init__(self, function):
         super().__init__(function, 6, 5)
         self.register_buffer("seen", torch.zeros(()))
         self.register_buffer("mean", torch.zeros(5))
+        self.register_buffer("queue", torch.ones(20, 5))
+        self.register_buffer("end", torch.zeros(1, dtype=torch.int64))
 
 
 def check(name):

@@ -63,13 +63,12 @@ class TracedConstants:
 
     def _find(self, traced: Any) -> torch.Tensor | None:
         reference, value = self._values.get(id(traced), (lambda: None, None))
-        if reference() is not traced or self._versions.get(_storage_of(traced)) != traced._version:
-            return None
-        return value
+        return value if reference() is traced and self._versions.get(_storage_of(traced)) == traced._version else None
 
     def _note(self, function: Callable, args: Sequence, kwargs: Mapping, result: Any, given: Sequence[torch.Tensor]) -> None:
         traced = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if any(any(not isinstance(size, int) for size in leaf.shape) or leaf.numel() > _MOST_ELEMENTS for leaf in traced):
+        if any(any(not isinstance(size, int) for size in leaf.shape) or leaf.numel() > _MOST_ELEMENTS or _storage_of(leaf) is None
+               for leaf in traced):
             return
         with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(devices=[]):
             before = torch.random.get_rng_state()
@@ -90,5 +89,9 @@ class TracedConstants:
             self._versions[_storage_of(leaf)] = leaf._version
 
 
-def _storage_of(traced: torch.Tensor) -> int:
-    return traced.untyped_storage()._cdata
+def _storage_of(traced: torch.Tensor) -> int | None:
+    """None of what torch.vmap has for tensors."""
+    try:
+        return traced.untyped_storage()._cdata
+    except NotImplementedError:
+        return None

@@ -164,7 +164,7 @@ def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> Non
                 known[inner] = graph.get_attr(f"{get_body.target}_{inner.target}")
             elif inner.op == "call_function":
                 known[inner] = graph.node_copy(inner, known.__getitem__)
-        results = torch.fx.node.map_arg(body.graph.output_node().args[0], lambda value: _detach(graph, known[value]))
+        results = torch.fx.node.map_arg(body.graph.output_node().args[0], known.__getitem__)
     for value in bare:
         _stop_behind(graph, region, value)
     for user in list(region.users):

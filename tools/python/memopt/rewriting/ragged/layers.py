@@ -35,7 +35,9 @@ def _meet(engine, leaves: list) -> tuple[list, int]:
 def _make_whole(engine, leaves: list) -> list:
     """Rows beside a tensor that says how many they are, are tensors of so many."""
     rows = [leaf for leaf in leaves if isinstance(leaf, Ragged)]
-    behind = rows[0].full.dim() - rows[0].dim if rows else 0
+    if not rows:
+        return leaves
+    behind = rows[0].full.dim() - rows[0].dim
     sizes = {leaf.shape[leaf.dim() - behind] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim() >= behind} - {1}
     if len(sizes) != 1 or any(row.full.dim() - row.dim != behind or row.bound < min(sizes) for row in rows):
         return leaves

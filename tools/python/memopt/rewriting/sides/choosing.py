@@ -13,7 +13,7 @@ import torch
 
 from .asserted import assert_where, insert, is_asserted, list_asserts_of
 from .edges import WHEN, mark_edges
-from .nothing_changes import Nothing, find_root
+from .nothing_changes import Nothing, find_base
 from .pairing import Side
 
 __all__ = ["Chooser"]
@@ -81,10 +81,11 @@ class Chooser:
         self._write_where_taken(side, [copies[node] for node in side.other], {*copies.values()}, False)
         self._copy_asserts(side, copies, take, missed)
         self._keep_something(Nothing(self._program, side.marker, list(copies.values()), is_other=True), side.marker)
-        chosen = {}
+        chosen, order = {}, {node: place for place, node in enumerate(graph.nodes)}
         for value, other in side.phis.items():
             end = copies.get(other) or self._current(other)
-            with graph.inserting_after(end) if value in side.moved else graph.inserting_before(side.behind):
+            last = max(end, self._current(value), key=lambda node: order.get(node, -1))
+            with graph.inserting_after(last) if value in side.moved else graph.inserting_before(side.behind):
                 chosen[value] = insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
         order = {node: place for place, node in enumerate(graph.nodes)}
         for value, choice in chosen.items():
@@ -102,7 +103,7 @@ class Chooser:
         graph = self._graph
         for node in nodes:
             for written in Nothing.list_written(node):
-                if find_root(written) in own:
+                if find_base(written) in own:
                     continue
                 with graph.inserting_before(node):
                     old = insert(graph, aten.clone.default, written, like=node)

@@ -18,7 +18,7 @@ from ..intervals import BETWEEN
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 
-__all__ = ["Nothing", "VIEWS", "find_root", "name_of"]
+__all__ = ["Nothing", "VIEWS", "find_base", "find_root", "name_of"]
 
 
 def name_of(node: Any) -> str:
@@ -48,6 +48,13 @@ _INDEX_AT = {"index_add": 2, "index_copy": 2, "index_reduce": 2, "scatter": 2, "
 def find_root(node: torch.fx.Node) -> torch.fx.Node:
     """What a view looks at."""
     while name_of(node) in VIEWS or node.target is WHEN:
+        node = node.args[0]
+    return node
+
+
+def find_base(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view looks at, and the result of a write was written to."""
+    while name_of(node) in VIEWS or node.target is WHEN or next(Nothing.list_written(node), None) is not None:
         node = node.args[0]
     return node
 
