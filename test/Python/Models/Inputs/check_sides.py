@@ -290,6 +290,38 @@ def both_write(self, x, place, keep):
 
 
 @sides()
+def within_another(self, x, place, keep):
+    """Inner branches write to the same tensors as those around them, and what is behind writes to them, too."""
+    y = self.linear(x)
+    out = torch.zeros_like(y)
+    if keep.any():
+        out[0] = y[1].sin()
+        self.seen.add_(1)
+        if place.max() > 1:
+            out.add_(y * 2)
+            self.seen.mul_(3)
+        else:
+            out[1] = y[0]
+            self.mean[2] = y.detach().sum()
+        self.mean.add_(self.seen)
+    out.mul_(2)
+    self.seen.add_(place.sum())
+    return (y + out).square().mean() * (1 + self.seen) + y.sum() * self.mean.sum()
+
+
+@sides()
+def written_behind(self, x, place, keep):
+    """A copy on one side, and the tensor itself on the other."""
+    y = self.linear(x)
+    out = torch.ones_like(y)
+    rows = out
+    if keep.any():
+        rows = out.clone()
+    rows.add_(y)
+    return (rows * out).square().mean()
+
+
+@sides()
 def without_gradients(self, x, place, keep):
     """Branches inside of a region without gradients."""
     y = self.linear(x)

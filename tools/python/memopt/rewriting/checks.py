@@ -232,6 +232,8 @@ class carried_checks(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if torch.compiler.is_dynamo_compiling():  # the graphs of torch.cond and its like, which see no identities
+            return self._call(function, args, kwargs)
         known = self._constants.answer(function, args)
         return self._constants.follow(function, args, kwargs, lambda: self._call(function, args, kwargs)) if known is None else known[0]
 

@@ -13,12 +13,14 @@ import torch
 
 from .asserted import assert_where, insert, is_asserted, list_asserts_of
 from .edges import WHEN, mark_edges
-from .nothing_changes import Nothing, find_base
+from .nothing_changes import Nothing, find_base, find_whole
 from .pairing import Side
 
 __all__ = ["Chooser"]
 
 aten = torch.ops.aten
+#: Marks what writes to a tensor again what it was where a side is not taken.
+_LEAVES = "leaves_untaken"
 
 
 class Chooser:
@@ -60,7 +62,9 @@ class Chooser:
         with graph.inserting_after(side.marker):
             missed = insert(graph, aten.logical_not.default, side.marker, like=side.marker)
         self._keep_something(nothing, missed)
-        self._write_where_taken(side, side.body, body, True)
+        nodes = list(graph.nodes)  # with those of inner branches
+        inside = nodes[nodes.index(side.marker) + 1:nodes.index(side.behind)]
+        self._write_where_taken(side, inside, {*inside, *side.moved}, True)
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
         def take(value: torch.fx.Node) -> torch.fx.Node:
@@ -84,6 +88,9 @@ class Chooser:
         chosen, order = {}, {node: place for place, node in enumerate(graph.nodes)}
         for value, other in side.phis.items():
             end = copies.get(other) or self._current(other)
+            if find_whole(end) is find_whole(self._current(value)):  # which has what was written where it was taken
+                self._read_behind(side, self._current(value), find_whole(end))
+                continue
             last = max(end, self._current(value), key=lambda node: order.get(node, -1))
             with graph.inserting_after(last) if value in side.moved else graph.inserting_before(side.behind):
                 chosen[value] = insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
@@ -99,9 +106,11 @@ class Chooser:
                 mark_edges(node, side.marker, holds, but={*nodes, *nothing.list_written(node)})
 
     def _write_where_taken(self, side: Side, nodes: Sequence[torch.fx.Node], own: set[torch.fx.Node], holds: bool) -> None:
-        """What a side writes to tensors from outside it writes where it is taken."""
+        """What a side writes to tensors from outside it writes where it is taken. Behind that, what an inner branch left as it was is so still."""
         graph = self._graph
         for node in nodes:
+            if node.meta.get(_LEAVES):
+                continue
             for written in Nothing.list_written(node):
                 if find_base(written) in own:
                     continue
@@ -111,8 +120,15 @@ class Chooser:
                     values = (written, old) if holds else (old, written)
                     chosen = insert(graph, aten.where.self, side.marker, *values, like=node)
                 with graph.inserting_after(chosen):
-                    insert(graph, aten.copy_.default, written, chosen, like=node)
+                    insert(graph, aten.copy_.default, written, chosen, like=node).meta[_LEAVES] = True
                 self._mark_choice(side, chosen)
+
+    def _read_behind(self, side: Side, name: torch.fx.Node, whole: torch.fx.Node) -> None:
+        if name is not whole:
+            nodes = list(self._graph.nodes)
+            behind = set(nodes[nodes.index(side.behind):])
+            name.replace_all_uses_with(whole, lambda user: user in behind)
+            self._now[name] = whole
 
     @staticmethod
     def _mark_choice(side: Side, choice: torch.fx.Node) -> None:

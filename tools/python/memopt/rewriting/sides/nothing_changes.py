@@ -18,7 +18,7 @@ from ..intervals import BETWEEN
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 
-__all__ = ["Nothing", "VIEWS", "find_base", "find_root", "name_of"]
+__all__ = ["Nothing", "VIEWS", "find_base", "find_root", "find_whole", "name_of"]
 
 
 def name_of(node: Any) -> str:
@@ -52,9 +52,23 @@ def find_root(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
+def _find_written(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What the result of a write in place is another name for."""
+    written = next(Nothing.list_written(node), None)
+    is_name = written is not None and written is node.args[0] and any(result.alias_info is not None for result in node.target._schema.returns)
+    return written if is_name else None
+
+
+def find_whole(node: torch.fx.Node) -> torch.fx.Node:
+    """What results of writes are other names for."""
+    while (written := _find_written(node)) is not None:
+        node = written
+    return node
+
+
 def find_base(node: torch.fx.Node) -> torch.fx.Node:
     """What a view looks at, and the result of a write was written to."""
-    while name_of(node) in VIEWS or node.target is WHEN or next(Nothing.list_written(node), None) is not None:
+    while name_of(node) in VIEWS or node.target is WHEN or _find_written(node) is not None:
         node = node.args[0]
     return node
 
