@@ -435,6 +435,15 @@ def check_missing():
     print("ok missing")
 
 
+def check_size():
+    """Writes of one branch after the other to one tensor are there once each, not once for each way to them."""
+    torch.manual_seed(0)
+    program = export.export_program(export.TrainingStep(Sided(_SIDES["region_behind"][0])), next(_batches()), training=True)
+    count = sum("sin." in str(node.target) for node in program.graph.nodes)
+    assert count == 3, count
+    print("ok size")
+
+
 def check_first_values():
     """Parameters that get their values from the first batch: the step has the side without that, and says so."""
     def begin(self, x):
@@ -479,4 +488,5 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or _SIDES:
         check(name)
     check_missing()
+    check_size()
     check_first_values()
