@@ -74,9 +74,9 @@ static Expected<OutputSpec> parseOutputSpec(const JsonCursor &json) {
     return result;
   }
   StringRef key;
-  if (tag == "buffer_mutation") {
-    result.kind = OutputSpec::Kind::BufferMutation;
-    key = "buffer_name";
+  if (tag == "buffer_mutation" || tag == "parameter_mutation") {
+    result.kind = OutputSpec::Kind::StateMutation;
+    key = tag == "buffer_mutation" ? "buffer_name" : "parameter_name";
   } else if (tag == "user_input_mutation") {
     result.kind = OutputSpec::Kind::InputMutation;
     key = "user_input_name";

@@ -94,7 +94,7 @@ Error GraphImporter::createUserInput(const InputSpec &spec, const TensorMeta &me
 
 bool GraphImporter::isMutatedAtOutput(StringRef target) const {
   return any_of(program.outputs, [&](const OutputSpec &spec) {
-    return spec.kind == OutputSpec::Kind::BufferMutation && spec.target == target;
+    return spec.kind == OutputSpec::Kind::StateMutation && spec.target == target;
   });
 }
 
@@ -389,16 +389,17 @@ Error GraphImporter::createOutputs() {
   return Error::success();
 }
 
-/// New values of buffers: those that the outputs list, and those that in-place operators gave.
+/// New values of state: those that the outputs list, and of buffers those that in-place operators
+/// gave. A parameter's has to be listed, for it says that its gradient is that of the new value.
 Error GraphImporter::createWrites(OpContext &op) {
   StringMap<std::string> listed; // first name of the variable to the value's name
   for (const OutputSpec &spec : program.outputs) {
-    if (spec.kind != OutputSpec::Kind::BufferMutation)
+    if (spec.kind != OutputSpec::Kind::StateMutation)
       continue;
     auto variable = variableOf.find(spec.target);
     if (variable == variableOf.end())
       return error("output '" + spec.value.names.front() + "' mutates '" + spec.target +
-                   "', which is no buffer of the program");
+                   "', which is no state of the program");
     if (!listed.try_emplace(variable->second, spec.value.names.front()).second)
       return error("'" + spec.target + "' is mutated by two outputs");
   }
@@ -416,7 +417,7 @@ Error GraphImporter::createWrites(OpContext &op) {
       return error("new value of '" + spec.target + "': " + llvm::toString(value.takeError()));
     if (it == listed.end() && value->value == variable.initial.value)
       continue;
-    if (!variable.isBuffer)
+    if (!variable.isBuffer && it == listed.end())
       return error("the forward pass changes the parameter '" + spec.target + "'");
     if (value->dtype != variable.initial.dtype || value->sizes != variable.initial.sizes)
       return error("'" + spec.target + "' is " + getName(variable.initial.dtype) +

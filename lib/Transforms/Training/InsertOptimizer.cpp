@@ -23,6 +23,9 @@
 // @hyperparameter.momentum, @hyperparameter.beta1, ..., and @hyperparameter.momentum.1, ... for the
 // parameters of @lr.1.
 //
+// Where forward writes to a parameter, as layers do that keep their weights within a norm, its update
+// begins with what was written, and takes the place of that write.
+//
 // A parameter that memopt.updated_where names is left as it is, with all of its state, in a step
 // that does not use it, and counts its updates itself. A gradient of zero adds nothing to the norm.
 //

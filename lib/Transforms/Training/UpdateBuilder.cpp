@@ -18,6 +18,13 @@
 using namespace mlir;
 using namespace mlir::memopt;
 
+UpdateBuilder::UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator,
+                             int64_t shardRanks)
+    : module(module), symbols(symbols), builder(terminator), shardRanks(shardRanks) {
+  for (auto write : terminator->getBlock()->getOps<WriteOp>())
+    forwardWrites[write.getVariableAttr().getAttr()] = write;
+}
+
 template <typename OpTy, typename... Args>
 OpTy UpdateBuilder::create(Location loc, Args &&...args) {
   OpTy op = OpTy::create(builder, loc, std::forward<Args>(args)...);
@@ -36,6 +43,16 @@ static void declare(ModuleOp module, SymbolTable &symbols, VariableOp variable) 
 
 ReadOp UpdateBuilder::read(VariableOp variable, Location loc) {
   return create<ReadOp>(loc, variable.getTensorType(), FlatSymbolRefAttr::get(variable));
+}
+
+Value UpdateBuilder::takeOld(VariableOp parameter) {
+  WriteOp write = forwardWrites.lookup(parameter.getSymNameAttr());
+  if (!write)
+    return read(parameter, parameter.getLoc());
+  Value written = write.getValue();
+  forwardWrites.erase(parameter.getSymNameAttr());
+  write.erase();
+  return written;
 }
 
 void UpdateBuilder::write(Value value, StringRef variable, Location loc) {
@@ -369,7 +386,7 @@ LogicalResult UpdateBuilder::update(const UpdateTarget &target) {
   }
   SmallVector<Value> parameters;
   for (const UpdateTarget::Member &member : target.members)
-    parameters.push_back(read(member.parameter, VariableOp(member.parameter).getLoc()));
+    parameters.push_back(takeOld(member.parameter));
   Value old = pack(target, parameters), gradient = target.gradient;
   if (shardRanks > 1)
     old = create<CollectiveOp>(loc, type, CollectiveKind::OwnShard, old, shardRanks);

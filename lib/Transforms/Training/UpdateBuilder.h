@@ -22,8 +22,7 @@ namespace mlir::memopt {
 class UpdateBuilder {
 public:
   /// `shardRanks`: those that updates are shared out among, 1 when they are not.
-  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator, int64_t shardRanks)
-      : module(module), symbols(symbols), builder(terminator), shardRanks(shardRanks) {}
+  UpdateBuilder(ModuleOp module, SymbolTable &symbols, Operation *terminator, int64_t shardRanks);
 
   /// This rank's part of the gradients; their marks, one for each member, go to it.
   Value takeShard(const UpdateTarget &target, SmallVector<GradientOp> marks);
@@ -74,6 +73,9 @@ private:
                                Value condition);
   RankedTensorType getShardType(RankedTensorType whole, const ParameterUpdate &choice) const;
   ReadOp read(VariableOp variable, Location loc);
+  /// What an update begins with: what forward has written to the parameter, whose write goes, or
+  /// else what the parameter holds.
+  Value takeOld(VariableOp parameter);
   void write(Value value, StringRef variable, Location loc);
   template <typename OpTy, typename... Args> OpTy create(Location loc, Args &&...args);
 
@@ -89,6 +91,8 @@ private:
   SmallVector<std::pair<double, Value>> rates;
   /// Hyperparameters that are inputs: the rate beside them, name and first value.
   SmallVector<std::pair<std::tuple<Value, std::string, double>, Value>> inputs;
+  /// What forward writes to variables.
+  DenseMap<StringAttr, WriteOp> forwardWrites;
   /// By count of uses, whether there is one.
   DenseMap<Value, Value> conditions;
   /// Of the parameter at hand.

@@ -35,8 +35,8 @@ def failures():
     for kind, options, part in (("LBFGS", {}, "LBFGS has no counterpart, as it steps by a closure"), ("SGD", {"differentiable": True}, "has differentiable=True"),
                                 ("Adam", {"decoupled_weight_decay": True}, "has decoupled_weight_decay=True")):
         refuses(memopt.Refused, [part], compile_step, model, getattr(torch.optim, kind)(model.parameters(), **options))
-    model.conv.weight.register_hook(lambda gradient: gradient)
-    refuses(memopt.Refused, ["a hook on the gradient of 'conv.weight'"], compile_step, model, optimizer)
+    model.conv.weight.register_post_accumulate_grad_hook(lambda weight: None)
+    refuses(memopt.Refused, ["a hook behind the accumulation of the gradient of 'conv.weight'"], compile_step, model, optimizer)
 
 
 def interrupts():

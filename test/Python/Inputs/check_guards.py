@@ -208,13 +208,13 @@ def shapes():
 
 
 def hooks():
-    """Forward hooks take effect or compile again; others are refused by name, whenever they come."""
+    """Forward hooks and those on gradients take effect or compile again; others are refused by name, whenever they come."""
     compare(lambda model, _: model.inner[0].register_forward_hook(lambda module, given, made: made * 2) and None, "inner.0")
+    compare(lambda model, _: model.inner[2].weight.register_hook(lambda gradient: gradient * 2) and None, "inner.2.weight")
     late = [lambda model, _: model.inner[2].register_full_backward_hook(lambda *_: None),
-            lambda model, _: model.inner[2].weight.register_hook(lambda gradient: gradient * 2),
             lambda model, _: model.inner[2].weight.register_post_accumulate_grad_hook(lambda weight: None),
             lambda _, optimizer: optimizer.register_step_pre_hook(lambda *_: None)]
-    for change, word in zip(late, ["inner.2", "inner.2.weight", "inner.2.weight", "optimizer"]):
+    for change, word in zip(late, ["inner.2", "inner.2.weight", "optimizer"]):
         model = make()
         optimizer = torch.optim.SGD(model.parameters(), 0.3)
         step = memopt.compile(model, F.cross_entropy, make_data(), optimizer=optimizer)
@@ -223,7 +223,7 @@ def hooks():
         step(make_data())
         change(model, optimizer)
         refuses(memopt.BadInput, [word, "hook"], step, make_data())
-        refuses(memopt.Refused, ["hooks"], memopt.compile, model, F.cross_entropy, make_data(), optimizer=optimizer)
+        refuses(memopt.Refused, ["hook"], memopt.compile, model, F.cross_entropy, make_data(), optimizer=optimizer)
 
 
 def parts():

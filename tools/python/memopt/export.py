@@ -55,9 +55,12 @@ from .rewriting.sides import find_known_side, find_writing_branch, finish_sides,
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
+from .tracing.held_tensors import list_held_tensors, traced_tensors
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
-from .tracing.stopped_gradients import detached_regions, has_graphs, keep_stopped_gradients, keep_written_gradients
+from .tracing.stopped_gradients import detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients, keep_written_gradients
+from .tracing.tensor_hooks import add_parameter_hooks, list_parameter_hooks, place_hooks
+from .tracing.written_parameters import check_written_parameters, keep_written_parameters
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
 from .user_code.words import ProgramWords
@@ -90,14 +93,20 @@ class TrainingStep(nn.Module):
         self.checks: carried_checks | None = None  # while it is traced
         #: What was asserted when it was traced: "model.py:12: Expected ...".
         self.checked: tuple[str, ...] = ()
+        #: What parameters and buffers were before, while it is traced.
+        self.held_tensors: dict[int, tuple[torch.Tensor, str]] = {}
+        #: Of the parameters, while it is traced.
+        self.gradient_hooks: list[tuple[str, int, Callable]] = []
         #: Parameters that not each step updates, as one side of a branch alone read them when it was traced.
         self.unsteady: list[str] = []
 
     def forward(self, **batch: torch.Tensor):
         batch.pop(MASK, None)  # which the sums have, once it is traced
         begin_forward()
-        with kept_buffers(self):
-            return self._compute(batch)
+        with traced_tensors(self, self.held_tensors) if self.held_tensors else contextlib.nullcontext():
+            add_parameter_hooks(self, self.gradient_hooks)
+            with kept_buffers(self):
+                return self._compute(batch)
 
     def _compute(self, batch: Mapping[str, torch.Tensor]):
         if self.restore is not None:
@@ -191,7 +200,7 @@ def export_program(step: nn.Module, batch: Mapping[str, torch.Tensor], training:
 
     Raises `Refused` for what cannot be traced, or would not train as the module does.
     """
-    with ProgramWords(step).spoken():
+    with ProgramWords(step).spoken(), known_tensors(step, training):
         gradients.check_module(step)
         was_training = [(module, module.training) for module in step.modules()]
         set_mode(step, training)
@@ -221,6 +230,22 @@ def checks_of(step: nn.Module) -> Iterator[carried_checks | None]:
             step.checked, step.checks = tuple(dict.fromkeys(step.checks.texts)), None
 
 
+@contextlib.contextmanager
+def known_tensors(step: nn.Module, training: bool) -> Iterator[None]:
+    """While entered, a wrapper knows the tensors of its modules by identity, and calls the hooks on gradients of parameters."""
+    hooks = list_parameter_hooks(step) if training else []
+    if not isinstance(step, TrainingStep):
+        if hooks:
+            raise Refused(f"'{hooks[0][0]}' has a hook on its gradient, which tracing does not run; wrap the model in a TrainingStep")
+        yield
+        return
+    step.gradient_hooks, step.held_tensors = hooks, list_held_tensors(step)
+    try:
+        yield
+    finally:
+        step.gradient_hooks, step.held_tensors = [], {}
+
+
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
     with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), \
@@ -229,7 +254,8 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
             while True:
                 try:
                     with followed_freezing():
-                        return torch.export.export(step, (), dict(batch), strict=False)
+                        program = torch.export.export(step, (), dict(batch), strict=False)
+                    return inline_branching_regions(program)
                 except Exception as error:
                     asked = find_cause(error, AskedForInteger)
                     if asked is None or not integers.add(asked):
@@ -265,6 +291,8 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    keep_written_parameters(program)
+    place_hooks(program)
     keep_written_gradients(program)
     replace_synonyms(program)
     use_originals(program)
@@ -278,13 +306,13 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     if texts:
         step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
     make_written_buffers(program)
-    gradients.check_program(program)
+    check_written_parameters(program)
     keep_stopped_gradients(program)
     program = _decompose(program)
     make_written_buffers(program)
     _drop_aliases(program)
     _check_layouts(program)
-    gradients.check_program(program)
+    check_written_parameters(program)
     return program
 
 

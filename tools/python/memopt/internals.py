@@ -15,7 +15,7 @@ import torch
 import torch.utils.hooks
 from torch import nn
 
-__all__ = ["count_hooks", "has_backward_hooks", "has_gradient_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors",
+__all__ = ["count_hooks", "get_gradient_hooks", "has_accumulation_hooks", "has_backward_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors",
            "mark_stepped"]
 
 
@@ -29,8 +29,13 @@ def map_tensors(change: Callable[[torch.Tensor], Any], values: Any) -> Any:
     return torch.utils._pytree.tree_map_only(torch.Tensor, change, values)
 
 
-def has_gradient_hooks(parameter: torch.Tensor) -> bool:
-    return bool(getattr(parameter, "_backward_hooks", None) or getattr(parameter, "_post_accumulate_grad_hooks", None))
+def get_gradient_hooks(parameter: torch.Tensor) -> dict[int, Callable]:
+    """Those of `register_hook`, by their numbers."""
+    return getattr(parameter, "_backward_hooks", None) or {}
+
+
+def has_accumulation_hooks(parameter: torch.Tensor) -> bool:
+    return bool(getattr(parameter, "_post_accumulate_grad_hooks", None))
 
 
 def has_backward_hooks(module: nn.Module) -> bool:

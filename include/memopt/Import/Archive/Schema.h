@@ -117,7 +117,7 @@ struct InputSpec {
 };
 
 struct OutputSpec {
-  enum class Kind { User, BufferMutation, InputMutation };
+  enum class Kind { User, StateMutation, InputMutation };
   Kind kind = Kind::User;
   Argument value;
   std::string target; ///< what is mutated

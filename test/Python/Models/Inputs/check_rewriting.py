@@ -35,6 +35,19 @@ def written(self, x, keep):
 
 
 @case()
+def as_many_rows(self, x):
+    """Masks that choose as many rows as another tensor has: of each sample one class, and rows for four of the samples."""
+    y = self.linear(x)
+    mask = F.one_hot(y.argmax(1), 5) == 1
+    y = y + mask * (y[mask].cos() - y[mask]).unsqueeze(1)
+    first = x[:, 0].argsort().argsort() < 4
+    out = torch.zeros_like(y)
+    out[first] = y[:4] * 2
+    out[~first] = y[4:].tanh()
+    return out.square().sum()
+
+
+@case()
 def written_at_labels(self, x, t):
     y = self.linear(x)
     classes = torch.zeros_like(y)

@@ -276,11 +276,117 @@ def by_what_is_known(self, x, place, keep):
     return y.square().mean() if keep.any() else y.sum()
 
 
+@sides()
+def both_write(self, x, place, keep):
+    """Each side writes to buffers, to other parts of the same and in other ways."""
+    y = self.linear(x)
+    if keep.any():
+        self.seen.add_(1)
+        self.mean[0] = y.detach().sum()
+    else:
+        self.seen.sub_(2)
+        self.mean[1] = x.mean()
+    return (y * (1 + self.seen)).square().mean() + y.sum() * self.mean.sum()
+
+
+@sides()
+def within_another(self, x, place, keep):
+    """Inner branches write to the same tensors as those around them, and what is behind writes to them, too."""
+    y = self.linear(x)
+    out = torch.zeros_like(y)
+    if keep.any():
+        out[0] = y[1].sin()
+        self.seen.add_(1)
+        if place.max() > 1:
+            out.add_(y * 2)
+            self.seen.mul_(3)
+        else:
+            out[1] = y[0]
+            self.mean[2] = y.detach().sum()
+        self.mean.add_(self.seen)
+    out.mul_(2)
+    self.seen.add_(place.sum())
+    return (y + out).square().mean() * (1 + self.seen) + y.sum() * self.mean.sum()
+
+
+@sides()
+def written_behind(self, x, place, keep):
+    """A copy on one side, and the tensor itself on the other."""
+    y = self.linear(x)
+    out = torch.ones_like(y)
+    rows = out
+    if keep.any():
+        rows = out.clone()
+    rows.add_(y)
+    return (rows * out).square().mean()
+
+
+@sides()
+def without_gradients(self, x, place, keep):
+    """Branches inside of a region without gradients."""
+    y = self.linear(x)
+    with torch.no_grad():
+        scale = y.abs().mean()
+        if place.max() > 2:
+            scale = scale * 2
+            self.mean.mul_(0.5).add_(y.mean(0))
+        else:
+            self.seen += scale
+    return (y * scale).square().mean() + self.mean.sum()
+
+
+@sides(checked=1)
+def queue_with_an_end(self, x, place, keep):
+    """What does not fit behind the last rows is left out, and the queue begins anew."""
+    y = self.linear(x)
+    old = self.queue.clone()
+    with torch.no_grad():
+        start = int(self.end)
+        if start + len(y) >= len(self.queue):
+            self.queue[start:] = y[:len(self.queue) - start]
+            self.end[:] = 0
+        else:
+            self.queue[start:start + len(y)] = y
+            self.end[:] = start + len(y)
+    return (y @ old.T).square().mean() + y.mean()
+
+
+@sides()
+def by_a_number(self, x, place, keep):
+    """A flag that is an integer, and tensors that may be equal."""
+    y = self.linear(x)
+    if not self.end.item():
+        y = y * 2
+        self.end.fill_(1)
+    if torch.equal(place, place.flip(0)):
+        y = y + 1
+    return y.square().mean()
+
+
+@sides()
+def solver(self, x, place, keep):
+    """Turns, sizes and branches by times that follow from no data are those of Python."""
+    times = torch.linspace(0, 1, 3)
+    assert (times[1:] > times[:-1]).all()
+    steps = torch.ceil((times[-1] - times[0]) / 0.25 + 1).item()
+    grid = torch.arange(0, steps) * 0.25
+    grid[-1] = times[-1]
+    y, found, next_time = self.linear(x), [], 1
+    for begin, end in zip(grid[:-1], grid[1:]):
+        y = y + (end - begin) * torch.tanh(y)
+        while next_time < len(times) and end >= times[next_time]:
+            found.append(y)
+            next_time += 1
+    return torch.stack(found).square().mean() * len(found)
+
+
 class Sided(Model):
     def __init__(self, function):
         super().__init__(function, 6, 5)
         self.register_buffer("seen", torch.zeros(()))
         self.register_buffer("mean", torch.zeros(5))
+        self.register_buffer("queue", torch.ones(20, 5))
+        self.register_buffer("end", torch.zeros(1, dtype=torch.int64))
 
 
 def check(name):
@@ -329,6 +435,15 @@ def check_missing():
     print("ok missing")
 
 
+def check_size():
+    """Writes of one branch after the other to one tensor are there once each, not once for each way to them."""
+    torch.manual_seed(0)
+    program = export.export_program(export.TrainingStep(Sided(_SIDES["region_behind"][0])), next(_batches()), training=True)
+    count = sum("sin." in str(node.target) for node in program.graph.nodes)
+    assert count == 3, count
+    print("ok size")
+
+
 def check_first_values():
     """Parameters that get their values from the first batch: the step has the side without that, and says so."""
     def begin(self, x):
@@ -373,4 +488,5 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or _SIDES:
         check(name)
     check_missing()
+    check_size()
     check_first_values()

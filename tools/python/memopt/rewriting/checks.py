@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.distributions import constraints
 from torch.overrides import TorchFunctionMode
 
@@ -34,6 +35,7 @@ from .integers import AskedForInteger
 from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
+from .traced_constants import TracedConstants
 
 __all__ = ["REPLACED", "add_check", "carried_checks", "check_raising_side", "decide_side"]
 
@@ -95,6 +97,13 @@ def _replace_data(x: torch.Tensor, value: torch.Tensor) -> None:
     x.detach().copy_(value.detach())
 
 
+def _are_equal(a: torch.Tensor, b: torch.Tensor) -> bool | torch.Tensor:
+    """`torch.equal`: a truth value of tensors, which Python gets where it asks for it."""
+    if a is b or a.shape != b.shape:
+        return a is b
+    return (a == b).all()
+
+
 def add_check(loss: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
     """The loss, or no number where the condition does not hold."""
     return loss + torch.where(condition != 0, 0.0, float("nan")).mean().to(loss.dtype)
@@ -123,7 +132,7 @@ class carried_checks(TorchFunctionMode):
         super().__init__()
         self._conditions: list[torch.Tensor] = []
         self._places: list[str] = []
-        self._answers, self._hits, self._offsets = Answers(), Hits(), Offsets()
+        self._answers, self._hits, self._offsets, self._constants = Answers(), Hits(), Offsets(), TracedConstants()
         self._branches: list[tuple[torch.Tensor | None, str]] = []  # conditions, if they are not known, and where they stand
         self._unequal: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by identity, whether two numbers are equal, and whether they are not
         self._decided: dict[int, tuple[torch.Tensor, int, int]] = {}  # by identity, with the version and the first branch's number
@@ -157,6 +166,7 @@ class carried_checks(TorchFunctionMode):
         self._answers.clear()
         self._hits.clear()
         self._offsets.clear()
+        self._constants.clear()
 
     def decide(self, condition: torch.Tensor) -> bool:
         """Marks a branch; the side that is traced. Of numbers that are compared it is that where they differ, as where a count is not 0."""
@@ -222,6 +232,12 @@ class carried_checks(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if torch.compiler.is_dynamo_compiling():  # the graphs of torch.cond and its like, which see no identities
+            return self._call(function, args, kwargs)
+        known = self._constants.answer(function, args)
+        return self._constants.follow(function, args, kwargs, lambda: self._call(function, args, kwargs)) if known is None else known[0]
+
+    def _call(self, function: Callable, args: Sequence, kwargs: Mapping) -> Any:
         if function in (torch._assert_async, torch._assert):
             condition, text = (*args, *kwargs.values(), "an assertion")[:2]
             if isinstance(condition, torch.Tensor):
@@ -266,6 +282,8 @@ class carried_checks(TorchFunctionMode):
             return result
         if function is torch.Tensor.item and is_place(args[0]):
             return self._offsets.find_number(args[0])
+        if function is torch.equal and any(isinstance(value, FakeTensor) for value in args):  # others are looked at between traces
+            return _are_equal(*args)
         if function is torch.Tensor.unbind:
             turns = self._hits.find_turns(args[0], self.decide)
             if turns is not None:

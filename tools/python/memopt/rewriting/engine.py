@@ -68,7 +68,14 @@ def _needs(node: torch.fx.Node) -> bool:
         return True
     if node.op != "call_function":
         return False
-    return name_of(node.target) in _CAUSES or custom_operators.has_formula(node.target)
+    return name_of(node.target) in _CAUSES or _puts_by_mask(node) or custom_operators.has_formula(node.target)
+
+
+def _puts_by_mask(node: torch.fx.Node) -> bool:
+    """`x[mask] = rows`, of so many rows as the mask has to choose."""
+    if name_of(node.target) not in ("aten::index_put", "aten::index_put_") or node.args[2].meta["val"].numel() == 1:
+        return False
+    return any(index is not None and index.meta["val"].dtype is torch.bool for index in node.args[1])
 
 
 def needs_rewriting(program: torch.export.ExportedProgram) -> bool:
@@ -320,8 +327,9 @@ class Engine:
             if not ragged.takes_counts(name) or not all(number.value is not None or number.most is not None
                                                         for number in leaves if isinstance(number, numbers.Number)):
                 return numbers.call(self, target, arguments, keywords)
-            arguments, keywords = pytree.tree_map_only(numbers.Number, lambda number: ragged.as_count(self, number) if number.value is None
-                                                       else number.value, (arguments, keywords), is_leaf=numbers.is_number)
+            arguments, keywords = pytree.tree_map_only(
+                numbers.Number, lambda number: ragged.as_count(self, number, name == "aten::slice") if number.value is None else number.value,
+                (arguments, keywords), is_leaf=numbers.is_number)
             leaves = pytree.tree_leaves((arguments, keywords))
         if any(map(ragged.is_grid, leaves)):
             ragged.widen_parts(target, leaves)

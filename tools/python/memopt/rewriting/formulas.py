@@ -18,7 +18,7 @@ import torch
 from ..errors import Refused
 from ..internals import is_real, map_tensors
 
-__all__ = ["Context", "join", "needs_gradient", "with_formula"]
+__all__ = ["Context", "fit", "join", "needs_gradient", "with_formula"]
 
 _library = torch.library.Library("memopt", "FRAGMENT")
 _library.define("incoming_gradient(Tensor value, int result) -> Tensor")
@@ -53,7 +53,7 @@ def needs_gradient(value) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _fit(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def fit(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """What autograd does with a gradient that was broadcast, or computed in another type."""
     if gradient.shape != value.shape:
         gradient = gradient.sum_to_size(value.shape)
@@ -72,7 +72,7 @@ def join(args: tuple, outputs, context: Context, formula: Callable[[list], list]
         gradients[i] = gradient
     pairs = [(value, gradient) for value, gradient in zip(args, formula(gradients)) if needs_gradient(value) and gradient is not None]
     inputs = [value for value, _ in pairs]
-    input_gradients = [_fit(gradient, value) for value, gradient in pairs]
+    input_gradients = [fit(gradient, value) for value, gradient in pairs]
     marked = torch.ops.memopt.custom_gradient([outputs[i] for i in active], incoming, inputs, input_gradients)
     for i, value in enumerate(outputs):
         if isinstance(value, torch.Tensor):

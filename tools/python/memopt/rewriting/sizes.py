@@ -140,5 +140,12 @@ def _decide(condition: torch.SymBool) -> bool:
 
 
 _decide.original = torch.SymBool.__bool__
+
+
+def _is_not_zero(number: torch.SymInt) -> bool:
+    """`if not self.initialized.item()`; PyTorch's own frame would hide who asks."""
+    return bool(number != 0)
+
+
 #: What is replaced while a step is traced: owner, name and the other function.
-REPLACED = [(torch.SymBool, "__bool__", _decide)]
+REPLACED = [(torch.SymBool, "__bool__", _decide), (torch.SymInt, "__bool__", _is_not_zero)]

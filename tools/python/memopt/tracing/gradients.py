@@ -10,8 +10,8 @@ where it would have done something else:
 - Of a `torch.autograd.Function` only the forward ops are traced. While `watched_gradients` is entered,
   `Function.apply` writes the backward formula into the graph as well (rewriting/formulas.py).
 
-- Hooks, gradients taken inside the step, autocast regions and writes to parameters leave no trace that a compiler
-  could follow. They are refused by name (`Refused`).
+- Of hooks on tensors only what they compute is traced (tensor_hooks.py).
+- Other hooks and `backward` leave no trace that a compiler could follow. They are refused by name (`Refused`).
 
 Only the thread that traces sees any of it: others may train meanwhile.
 """
@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.export.graph_signature import OutputKind
 
 from .. import internals
 from ..errors import Error, Refused
@@ -34,8 +33,9 @@ from ..rewriting.checks import REPLACED
 from ..rewriting.formulas import Context, join, needs_gradient
 from ..user_code.places import called_from
 from ..watching.reads import unobserved
+from .tensor_hooks import hook_gradient
 
-__all__ = ["Refused", "check_module", "check_program", "watched_gradients"]
+__all__ = ["Refused", "check_module", "watched_gradients"]
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def _refuse(what: str, instead: str):
     return refuse
 
 
-_NO_HOOK = "write a torch.autograd.Function that is the identity and changes the gradient in its backward"
+_NO_HOOK = "register_hook changes a gradient; what is done with whole gradients is done by options, such as max_grad_norm"
 _NO_GRADIENT = "the loss is differentiated by the step; a gradient that forward needs is torch.autograd.grad(..., create_graph=True)"
 
 def _call_with_graphs(operator, *args, **kwargs):
@@ -121,9 +121,9 @@ _compile.original = torch.compile
 #: What means something else while a step is traced.
 _REPLACED = [*REPLACED, *inner_gradients.REPLACED, *integers.REPLACED, *layers.REPLACED, *sizes.REPLACED,
              (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch, "compile", _compile),
-             (torch.autograd.Function, "apply", _apply),
+             (torch.autograd.Function, "apply", _apply), (torch.Tensor, "register_hook", hook_gradient),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (
-                 (torch.Tensor, "register_hook", _NO_HOOK), (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
+                 (torch.Tensor, "register_post_accumulate_grad_hook", _NO_HOOK),
                  (torch.Tensor, "backward", _NO_GRADIENT),
                  (torch.autograd, "backward", _NO_GRADIENT)))]
 
@@ -189,8 +189,8 @@ def check_module(step: nn.Module) -> None:
     """Refuses hooks, which tracing does not run, and autocast, which it would bake in."""
     found = []
     for name, parameter in step.named_parameters():
-        if internals.has_gradient_hooks(parameter):
-            found.append(f"a hook on the gradient of '{name}'")
+        if internals.has_accumulation_hooks(parameter):
+            found.append(f"a hook behind the accumulation of the gradient of '{name}'")
     for name, module in step.named_modules():
         if internals.has_backward_hooks(module):
             found.append(f"a backward hook on module '{name}'")
@@ -198,12 +198,3 @@ def check_module(step: nn.Module) -> None:
         found.append("autocast is on")
     if found:
         raise Refused("a compiled step does not run hooks, nor does it know autocast: " + "; ".join(found))
-
-
-def check_program(program: torch.export.ExportedProgram) -> None:
-    """Refuses writes to parameters, at the functional level."""
-    written = [spec.target for spec in program.graph_signature.output_specs if spec.kind == OutputKind.PARAMETER_MUTATION]
-    if written:
-        raise Refused(f"the forward pass writes the parameter{'s' * (len(written) > 1)} {', '.join(written)}; only the optimizer "
-                      "does. Make what forward keeps (a moving average, say) a buffer; where parameters get their first values from the first "
-                      "batch, let one through the model in PyTorch before the step is compiled")

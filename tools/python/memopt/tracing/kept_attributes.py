@@ -18,6 +18,7 @@ from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import Refused
+from ..watching.reads import note_left
 
 __all__ = ["kept_buffers", "kept_containers", "make_written_buffers"]
 
@@ -25,14 +26,17 @@ __all__ = ["kept_buffers", "kept_containers", "make_written_buffers"]
 @contextlib.contextmanager
 def kept_buffers(module: nn.Module) -> Iterator[None]:
     """What stands in the place of a buffer at the end, or of a parameter without a gradient, is written to what was there."""
-    before = [(f"{path}.{key}", kind, holder, key, tensor) for path, inner in module.named_modules()
+    before = [(f"{path}.{key}", inner, kind, holder, key, tensor) for path, inner in module.named_modules()
               for kind, holder in (("buffer", inner._buffers), ("parameter", inner._parameters)) for key, tensor in holder.items()]
     yield
-    for path, kind, holder, key, old in before:
+    for path, inner, kind, holder, key, old in before:
         new, name = holder.get(key), path.partition(".")[2]
         if new is old:
             continue
         holder[key] = old
+        if old is None and kind == "buffer":  # no state, but a place for what forward has computed
+            note_left(inner, key)
+            continue
         if old is None or new is None or (new.shape, new.dtype) != (old.shape, old.dtype):
             raise Refused(f"forward puts {_describe(new)} in the place of the {kind} '{name}', which has "
                           f"{_describe(old)}: a step keeps {kind}s of one shape and type")

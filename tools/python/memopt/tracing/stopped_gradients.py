@@ -17,8 +17,10 @@ from .. import internals
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
 from ..rewriting.regions import list_written
+from ..rewriting.sides.markers import BRANCH
+from ..user_code.places import place_of_node
 
-__all__ = ["detached_regions", "has_graphs", "keep_stopped_gradients", "keep_written_gradients"]
+__all__ = ["detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients", "keep_written_gradients"]
 
 
 class detached_regions(TorchFunctionMode):
@@ -68,10 +70,11 @@ _CREATORS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_
 
 
 def _is_bare(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> bool:
-    """Whether it was made of nothing and not written to before the region, and so has no gradient of its own; nor looked at before by a
-    view that is used behind."""
+    """Whether it was made of nothing, or is a copy of what is detached, and was not written to before the region, and so has no gradient of
+    its own; nor looked at before by a view that is used behind."""
     schema = getattr(value.target, "_schema", None) if value.op == "call_function" else None
-    if schema is None or schema.name.removeprefix("aten::") not in _CREATORS:
+    is_copy = value.target is torch.ops.aten.clone.default and value.args[0].target is torch.ops.aten.detach.default
+    if schema is None or not is_copy and schema.name.removeprefix("aten::") not in _CREATORS:
         return False
     same = {value}  # with its views
     for node in itertools.takewhile(lambda node: node is not region, graph.nodes):
@@ -98,25 +101,79 @@ def _stop_behind(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.N
     value.replace_all_uses_with(copied, lambda user: user in behind)
 
 
+def _check_hidden(program: torch.export.ExportedProgram, region: torch.fx.Node) -> list[torch.fx.Node]:
+    """What a region writes over that has no gradient of its own, and none behind it; what has one is refused."""
+    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    bare = []
+    for place in list_written(getattr(program.graph_module, region.args[1].target)):
+        value = region.args[2 + place]
+        root = _find_written(program.graph_module, value)
+        if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, region, value):
+            bare.append(value)
+        elif value.meta["val"].is_floating_point() and kinds.get(root.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
+            raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
+                          "computed; write x = x + (f(x) - x).detach() instead")
+    return bare
+
+
 def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
     """Detaches what comes out of regions without gradients, in place."""
-    kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     for node in list(program.graph_module.graph.nodes):
         if node.op != "call_function" or not _is_region(node):
             continue
         region = getattr(program.graph_module, node.args[1].target)
-        for place in list_written(region):
-            value = node.args[2 + place]
-            root = _find_written(program.graph_module, value)
-            if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, node, value):
-                _stop_behind(program.graph_module.graph, node, value)
-            elif value.meta["val"].is_floating_point() and kinds.get(root.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
-                raise Refused(f"'{value.name}' is written over under torch.no_grad(), which hides from its gradient what is "
-                              "computed; write x = x + (f(x) - x).detach() instead")
+        for value in _check_hidden(program, node):
+            _stop_behind(program.graph_module.graph, node, value)
         (output,) = (n for n in region.graph.nodes if n.op == "output")
         with region.graph.inserting_before(output):
             output.args = (torch.fx.node.map_arg(output.args[0], lambda value: _detach(region.graph, value)),)
         region.recompile()
+
+
+def _has_branches(module: torch.fx.GraphModule) -> bool:
+    return any(node.target is BRANCH for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
+
+
+def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Branches that stand in regions without gradients stand in the program itself, in place: the region's operators see what they read
+    detached."""
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.op == "call_function" and _is_region(node) and _has_branches(getattr(program.graph_module, node.args[1].target)):
+            _inline(program, node)
+    for name, module in program.graph_module.named_modules():
+        for node in module.graph.nodes if name and isinstance(module, torch.fx.GraphModule) else ():
+            if node.target is BRANCH:
+                raise Refused(f"{place_of_node(node) or 'the model'}: a branch that depends on the data inside of torch.autocast, or of torch.cond "
+                              "and its like, is not supported; compute both sides and choose by torch.where")
+    program.graph_module.recompile()
+    return program
+
+
+def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> None:
+    module, graph, get_body = program.graph_module, program.graph_module.graph, region.args[1]
+    body, operands = getattr(module, get_body.target), region.args[2:]
+    written, bare = list_written(body), _check_hidden(program, region)
+    known: dict[torch.fx.Node, torch.fx.Node] = {}
+    with graph.inserting_before(region):
+        for place, (inner, value) in enumerate(zip(body.graph.find_nodes(op="placeholder"), operands)):
+            known[inner] = value if place in written else _detach(graph, value)
+        for inner in body.graph.nodes:
+            if inner.op == "get_attr":
+                setattr(module, f"{get_body.target}_{inner.target}", getattr(body, inner.target))
+                known[inner] = graph.get_attr(f"{get_body.target}_{inner.target}")
+            elif inner.op == "call_function":
+                known[inner] = graph.node_copy(inner, known.__getitem__)
+        results = torch.fx.node.map_arg(body.graph.output_node().args[0], known.__getitem__)
+    for value in bare:
+        _stop_behind(graph, region, value)
+    for user in list(region.users):
+        user.replace_all_uses_with(results[user.args[1]])
+        graph.erase_node(user)
+    graph.erase_node(region)
+    if not get_body.users:
+        graph.erase_node(get_body)
+        delattr(module, get_body.target)
 
 
 def _list_views(value: torch.fx.Node) -> list[torch.fx.Node]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..internals import get_gradient_hooks
 from .environment import Variable
 from .hooks import HookWatch
 from .reads import ABSENT, CONTAINERS, MUTABLE, Place, Reads, is_fixed, is_iterator, is_plain, may_be_kept, observed
@@ -267,7 +268,11 @@ class Guards:
             self._methods[type(inner), "forward"] = type(inner).forward
             self._kinds.append((inner, _name(path, "__class__"), type(inner)))
             owners.append((f"'{path.partition('.')[2]}'" if "." in path else _name(path, "forward"), inner))
-            owners += [(_name(path, key), part) for key, part in inner._parameters.items() if part is not None]
+            for key, part in inner._parameters.items():
+                if part is not None:
+                    owners.append((_name(path, key), part))
+                    hooks = get_gradient_hooks(part)
+                    self._entries += [(hooks, number, f"a hook on the gradient of {_name(path, key)}", hook) for number, hook in hooks.items()]
         self._hooks = HookWatch([*owners, ("PyTorch", torch.nn.modules.module)])
         self._holders = list({id(holder): holder for holder, *_ in self._parts}.values())
         # Equal numbers of one element are equal; of other tensors only the same one is.

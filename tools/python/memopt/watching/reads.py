@@ -30,7 +30,7 @@ from torch import nn
 from .bytecode import list_asked, list_indexed, list_names
 from .environment import EnvironmentReads
 
-__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "begin_forward", "is_fixed", "is_iterator", "is_of_user", "is_plain", "may_be_kept", "observed", "unobserved"]
+__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "begin_forward", "is_fixed", "is_iterator", "is_of_user", "is_plain", "may_be_kept", "note_left", "observed", "unobserved"]
 
 #: The value of a place that is not there.
 ABSENT = object()
@@ -344,11 +344,18 @@ def _get_attribute(module: nn.Module, name: str) -> Any:
 _set_plainly = nn.Module.__setattr__
 
 
+def note_left(module: nn.Module, name: str) -> None:
+    """Forward leaves a tensor in an attribute: for its next call, if it has asked for it before."""
+    observer = _observers.get(threading.get_ident())
+    if observer is not None and (id(module), name) in observer.asked:
+        observer.kept.add((id(module), name))
+
+
 def _set_attribute(module: nn.Module, name: str, value: Any) -> None:
     observer = _observers.get(threading.get_ident())
     if observer is not None and isinstance(value, torch.Tensor):
-        if (id(module), name) in observer.asked and name not in module._parameters and name not in module._buffers:
-            observer.kept.add((id(module), name))
+        if name not in module._parameters and name not in module._buffers:
+            note_left(module, name)
     elif observer is not None and isinstance(value, CONTAINERS):
         observer.written.add((id(module), name))
     elif observer is not None and isinstance(value, (int, float)) and not isinstance(value, bool):

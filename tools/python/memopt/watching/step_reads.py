@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..internals import get_gradient_hooks
 from .reads import Reads, is_of_user
 
 __all__ = ["find_reads"]
@@ -29,6 +30,7 @@ def find_reads(step: nn.Module) -> Reads:
     held = [value for module in modules for value in vars(module).values()]
     kinds |= set(_list_kinds(held, 3))
     functions += [value for value in held if isinstance(value, types.FunctionType)]
+    functions += [hook for parameter in step.parameters() for hook in get_gradient_hooks(parameter).values()]
     return Reads(functions, [kind for kind in kinds if not kind.__module__.startswith(_OWN_AND_TORCH)])
 
 

@@ -149,6 +149,16 @@ def list_reached(nodes: list[torch.fx.Node], before: list[torch.fx.Node], output
     return found | {node for node in outputs if _root(node) in written}
 
 
+def list_needed(before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """What outputs are computed from: by reading, or by a write to a tensor that is read later."""
+    found, roots = set(outputs), set(map(_root, outputs))
+    for node in reversed(before):
+        if node in found or any(root in roots for root in _list_written(node)):
+            found.update((node, *node.all_input_nodes))
+            roots.update(map(_root, node.all_input_nodes))
+    return found
+
+
 def _choose_nodes(before: list[torch.fx.Node], between: set[torch.fx.Node]) -> tuple[list, list]:
     """The nodes that are run once more, which are those between and what they read that was written over since; and what is given
     to them."""
@@ -188,7 +198,7 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, sample
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
-    reached = list_reached(inputs, before, outputs)
+    reached = list_reached(inputs, before, outputs) & list_needed(before, outputs)
     starts = [node for node in dict.fromkeys(inputs) if node not in reached]
     run, given = _choose_nodes(before, reached)
     if any(node.target is torch.ops.memopt.custom_gradient.default for node in run):

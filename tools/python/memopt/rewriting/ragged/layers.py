@@ -11,7 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import grids
-from .values import Count, NotRagged, Ragged, align_all, bind, fill_rows, find_rows, is_ragged, plain, plain_all, rank_of, wrap_dim
+from .values import Count, NotRagged, Ragged, align_all, bind, fill_rows, find_rows, find_whole, is_ragged, plain, plain_all, rank_of, wrap_dim
 
 aten = torch.ops.aten
 
@@ -32,9 +32,22 @@ def _meet(engine, leaves: list) -> tuple[list, int]:
     return leaves, rank - behind
 
 
+def _make_whole(engine, leaves: list) -> list:
+    """Rows beside a tensor that says how many they are, are tensors of so many."""
+    rows = [leaf for leaf in leaves if isinstance(leaf, Ragged)]
+    if not rows:
+        return leaves
+    behind = rows[0].full.dim() - rows[0].dim
+    sizes = {leaf.shape[leaf.dim() - behind] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim() >= behind} - {1}
+    if len(sizes) != 1 or any(row.full.dim() - row.dim != behind or row.bound < min(sizes) for row in rows):
+        return leaves
+    (size,) = sizes
+    return [find_whole(engine, leaf, size) if isinstance(leaf, Ragged) else leaf for leaf in leaves]
+
+
 def pointwise(engine, target, arguments, keywords):
     leaves, spec = pytree.tree_flatten((arguments, keywords), is_leaf=is_ragged)
-    leaves = [leaf.tensor() if isinstance(leaf, Count) else leaf for leaf in leaves]
+    leaves = _make_whole(engine, [leaf.tensor() if isinstance(leaf, Count) else leaf for leaf in leaves])
     if not any(isinstance(leaf, Ragged) for leaf in leaves):
         return call_with_tensors(target, *pytree.tree_unflatten(leaves, spec))
     if len({leaf.full.dim() - leaf.dim for leaf in leaves if isinstance(leaf, Ragged)}) > 1:

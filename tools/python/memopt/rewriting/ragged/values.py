@@ -103,10 +103,10 @@ def front_rows(engine: Any, size: int, count: torch.Tensor, key: Any) -> Ragged:
     return Ragged(places, 0, places < count, engine.intern("front", size, key), in_front=True)
 
 
-def as_count(engine: Any, number: Any) -> Count:
-    """A number that follows from the data and has a bound, as a size."""
-    engine.expect((number.tensor >= 0) & (number.tensor <= number.most), f"a size that follows from the data has to be at most {number.most}",
-                  number)
+def as_count(engine: Any, number: Any, is_clipped: bool = False) -> Count:
+    """A number that follows from the data and has a bound, as a size; as the end of a slice it may be larger."""
+    holds = (number.tensor >= 0) if is_clipped else (number.tensor >= 0) & (number.tensor <= number.most)
+    engine.expect(holds, f"a size that follows from the data has to be at {'least 0' if is_clipped else f'most {number.most}'}", number)
     return Count(front_rows(engine, number.most, number.tensor, engine.key_of(number.tensor) if number.key is None else number.key),
                  number=engine.key_of_number(number))
 

@@ -10,7 +10,7 @@ import torch
 from .choosing import find_places, is_mask, replace_known_masks
 from .coordinates import add_in_place, put_in_place
 from .layers import pointwise
-from .values import NotRagged, Ragged, align, align_all, compact, find_rows, find_whole, is_ragged, plain, rank_of, spread_over, wrap_dim
+from .values import NotRagged, Ragged, align, align_all, compact, find_rows, find_whole, front_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
 
 aten = torch.ops.aten
 
@@ -33,7 +33,10 @@ def _index_put(engine, target, arguments, keywords):
         result = (_write_numbered if by_number else _write_among)(engine, x, indices, values, accumulate)
         return x.with_full(x.full.copy_(result) if is_in_place else result)
     if not any(map(is_ragged, [*given, values])):
-        return target(x, indices, values, accumulate)
+        if len(given) != 1 or not is_mask(given[0]) or given[0].dim() != 1 or values.dim() != x.dim() or values.shape[indices.index(given[0])] == 1:
+            return target(x, indices, values, accumulate)
+        size = values.shape[indices.index(given[0])]  # so many as the mask has to choose
+        values = front_rows(engine, size, torch.full((), size), size).with_full(values, indices.index(given[0]))
     if len(given) > 1:  # a mask beside other indices stands for its places
         indices = [part for index in indices for part in (find_places(engine, index) if index is not None and is_mask(index) else [index])]
     if len(given) == 1 and is_mask(given[0]) and not isinstance(given[0], Ragged):

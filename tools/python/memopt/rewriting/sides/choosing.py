@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from .asserted import assert_where, insert, is_asserted, list_asserts_of
 from .edges import WHEN, mark_edges
-from .nothing_changes import Nothing, find_root
+from .nothing_changes import Nothing, find_base, find_whole
 from .pairing import Side
 
 __all__ = ["Chooser"]
 
 aten = torch.ops.aten
+#: Marks what writes to a tensor again what it was where a side is not taken.
+_LEAVES = "leaves_untaken"
 
 
 class Chooser:
@@ -60,16 +62,9 @@ class Chooser:
         with graph.inserting_after(side.marker):
             missed = insert(graph, aten.logical_not.default, side.marker, like=side.marker)
         self._keep_something(nothing, missed)
-        for node in side.body:  # what it writes it writes where it is taken
-            for written in nothing.list_written(node):
-                if find_root(written) not in body:
-                    with graph.inserting_before(node):
-                        old = insert(graph, aten.clone.default, written, like=node)
-                    with graph.inserting_after(node):
-                        chosen = insert(graph, aten.where.self, holds, written, old, like=node)
-                    with graph.inserting_after(chosen):
-                        insert(graph, aten.copy_.default, written, chosen, like=node)
-                    self._mark_choice(side, chosen)
+        nodes = list(graph.nodes)  # with those of inner branches
+        inside = nodes[nodes.index(side.marker) + 1:nodes.index(side.behind)]
+        self._write_where_taken(side, inside, {*inside, *side.moved}, True)
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
 
         def take(value: torch.fx.Node) -> torch.fx.Node:
@@ -87,12 +82,17 @@ class Chooser:
         for first, second in sorted(side.moved.items(), key=lambda pair: order[pair[0]]):
             with graph.inserting_after(first):
                 copies[second] = graph.node_copy(second, take)
+        self._write_where_taken(side, [copies[node] for node in side.other], {*copies.values()}, False)
         self._copy_asserts(side, copies, take, missed)
         self._keep_something(Nothing(self._program, side.marker, list(copies.values()), is_other=True), side.marker)
-        chosen = {}
+        chosen, order = {}, {node: place for place, node in enumerate(graph.nodes)}
         for value, other in side.phis.items():
             end = copies.get(other) or self._current(other)
-            with graph.inserting_after(end) if value in side.moved else graph.inserting_before(side.behind):
+            if find_whole(end) is find_whole(self._current(value)):  # which has what was written where it was taken
+                self._read_behind(side, self._current(value), find_whole(end))
+                continue
+            last = max(end, self._current(value), key=lambda node: order.get(node, -1))
+            with graph.inserting_after(last) if value in side.moved else graph.inserting_before(side.behind):
                 chosen[value] = insert(graph, aten.where.self, holds, self._current(value), end, like=side.behind)
         order = {node: place for place, node in enumerate(graph.nodes)}
         for value, choice in chosen.items():
@@ -104,6 +104,31 @@ class Chooser:
         for nodes, holds in ((body, True), (set(copies.values()), False)):
             for node in nodes:
                 mark_edges(node, side.marker, holds, but={*nodes, *nothing.list_written(node)})
+
+    def _write_where_taken(self, side: Side, nodes: Sequence[torch.fx.Node], own: set[torch.fx.Node], holds: bool) -> None:
+        """What a side writes to tensors from outside it writes where it is taken. Behind that, what an inner branch left as it was is so still."""
+        graph = self._graph
+        for node in nodes:
+            if node.meta.get(_LEAVES):
+                continue
+            for written in Nothing.list_written(node):
+                if find_base(written) in own:
+                    continue
+                with graph.inserting_before(node):
+                    old = insert(graph, aten.clone.default, written, like=node)
+                with graph.inserting_after(node):
+                    values = (written, old) if holds else (old, written)
+                    chosen = insert(graph, aten.where.self, side.marker, *values, like=node)
+                with graph.inserting_after(chosen):
+                    insert(graph, aten.copy_.default, written, chosen, like=node).meta[_LEAVES] = True
+                self._mark_choice(side, chosen)
+
+    def _read_behind(self, side: Side, name: torch.fx.Node, whole: torch.fx.Node) -> None:
+        if name is not whole:
+            nodes = list(self._graph.nodes)
+            behind = set(nodes[nodes.index(side.behind):])
+            name.replace_all_uses_with(whole, lambda user: user in behind)
+            self._now[name] = whole
 
     @staticmethod
     def _mark_choice(side: Side, choice: torch.fx.Node) -> None:

@@ -18,7 +18,7 @@ from ..intervals import BETWEEN
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 
-__all__ = ["Nothing", "find_root"]
+__all__ = ["Nothing", "VIEWS", "find_base", "find_root", "find_whole", "name_of"]
 
 
 def name_of(node: Any) -> str:
@@ -29,10 +29,10 @@ def name_of(node: Any) -> str:
     return name if name.endswith("__") else name.removesuffix("_")
 
 
-_VIEWS = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t", "permute", "select", "slice", "expand", "unflatten",
+VIEWS = {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "t", "permute", "select", "slice", "expand", "unflatten",
           "swapaxes", "movedim", "narrow", "diagonal", "alias", "detach", "view_as", "expand_as", "contiguous"}
 #: Of nothing but zeros they make zeros.
-_KEEP_ZERO = {*_VIEWS, "clone", "to", "_to_copy", "type_as", "neg", "sum", "abs", "relu", "mean", "index", "index_select", "gather"}
+_KEEP_ZERO = {*VIEWS, "clone", "to", "_to_copy", "type_as", "neg", "sum", "abs", "relu", "mean", "index", "index_select", "gather"}
 #: Sums over what is multiplied: of nothing they are zero.
 _PRODUCTS = {"mm", "matmul", "bmm", "einsum", "dot", "linear"}
 _ONE_OF_EACH = {"sum", "nansum", "count_nonzero"}
@@ -41,13 +41,34 @@ _LOSSES = {"cross_entropy_loss", "nll_loss", "nll_loss_nd", "mse_loss", "l1_loss
 _EITHER = ("logical_or", "bitwise_or", "__or__")
 _COMPARISONS = {"gt", "ge", "lt", "le", "eq", "ne"}
 #: Of what is false everywhere they make what is false everywhere.
-_KEEP_FALSE = {*_VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "count_nonzero", "index", "index_select", "gather"}
+_KEEP_FALSE = {*VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "count_nonzero", "index", "index_select", "gather"}
 _INDEX_AT = {"index_add": 2, "index_copy": 2, "index_reduce": 2, "scatter": 2, "scatter_add": 2, "scatter_reduce": 2}
 
 
 def find_root(node: torch.fx.Node) -> torch.fx.Node:
     """What a view looks at."""
-    while name_of(node) in _VIEWS or node.target is WHEN:
+    while name_of(node) in VIEWS or node.target is WHEN:
+        node = node.args[0]
+    return node
+
+
+def _find_written(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What the result of a write in place is another name for."""
+    written = next(Nothing.list_written(node), None)
+    is_name = written is not None and written is node.args[0] and any(result.alias_info is not None for result in node.target._schema.returns)
+    return written if is_name else None
+
+
+def find_whole(node: torch.fx.Node) -> torch.fx.Node:
+    """What results of writes are other names for."""
+    while (written := _find_written(node)) is not None:
+        node = written
+    return node
+
+
+def find_base(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view looks at, and the result of a write was written to."""
+    while name_of(node) in VIEWS or node.target is WHEN or _find_written(node) is not None:
         node = node.args[0]
     return node
 
@@ -131,7 +152,7 @@ class Nothing:
             mask = self._find_mask(self._empty)
             if mask is not None:
                 self._take(mask)
-        elif name_of(node) in _VIEWS and name_of(find_root(node)) in ("any", *_EITHER):
+        elif name_of(node) in VIEWS and name_of(find_root(node)) in ("any", *_EITHER):
             self._take(find_root(node))
         elif name_of(node) in ("sum", "count_nonzero", "clone", "to", "_to_copy", "detach", "any"):
             inner = node.args[0].meta.get("val")

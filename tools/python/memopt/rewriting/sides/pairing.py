@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
-from .nothing_changes import Nothing
+from .nothing_changes import Nothing, find_base, find_whole
 
 __all__ = ["Differs", "Pairs", "Side", "compare", "find_side"]
 
@@ -129,6 +129,31 @@ class Side:
         return self.marker.args[1]
 
 
+def _is_from_inside(written: torch.fx.Node, body: set[torch.fx.Node]) -> bool:
+    """Whether it is a name that a side has given to a tensor, or made there."""
+    base = find_base(written)
+    while written is not base:
+        if written in body:
+            return True
+        written = written.args[0]
+    return base in body
+
+
+def _count_bound(own: list[torch.fx.Node], other: list[torch.fx.Node], count: int, pairs: Pairs) -> int:
+    """Of so many nodes at the ends that are alike, how many of the first belong to the sides: up to the last that writes through what these
+    differ in, as in `self.ends[0] = x` on one side and `self.ends[1] = y` on the other. Names for the whole of one tensor are no
+    difference, and what a side has made itself is copied."""
+    bound = 0
+    for place in range(count):
+        ends = [(nodes[len(nodes) - count + place], set(nodes[:len(nodes) - count + bound])) for nodes in (own, other)]
+        for first, second in zip(*(Nothing.list_written(node) for node, _ in ends)):
+            differs = any(_is_from_inside(written, body) for written, (_, body) in zip((first, second), ends))
+            is_outer = any(find_base(written) not in body for written, (_, body) in zip((first, second), ends))
+            if differs and is_outer and pairs.first_of.get(find_whole(second)) is not find_whole(first):
+                bound = place + 1
+    return bound
+
+
 def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side], Pairs, list]:
     """The sides of those branches of the first program that the second has, too, and took otherwise; which nodes are paired; and
     of each node behind a side the arguments that differ: (node, argument of the first, of the second)."""
@@ -166,6 +191,7 @@ def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side]
         count = 0
         while count < min(len(own), len(other)) and pairs.are_alike(own[-1 - count], other[-1 - count]):
             count += 1
+        count -= _count_bound(own, other, count, pairs)
         if not count or number == 0 and (count != len(own) or count != len(other)):
             raise Differs
         if number:
