@@ -291,10 +291,9 @@ ProcessorKind::ProcessorKind(StringRef processor) {
   hasTiles = llvm::is_contained(features, "amx-bf16");
 }
 
-/// Of processors with AVX2; the names of generations of instructions are nobody's.
+/// Of an x86 processor with short vectors; the names of generations of instructions are nobody's.
 static bool isIntel(StringRef processor) {
-  return llvm::X86::parseArchX86(processor) != llvm::X86::CK_None &&
-         llvm::none_of(ArrayRef<StringRef>{"znver", "bdver", "btver", "x86-64"},
+  return llvm::none_of(ArrayRef<StringRef>{"znver", "bdver", "btver", "x86-64"},
                        [&](StringRef other) { return processor.starts_with(other); });
 }
 
