@@ -81,8 +81,7 @@ static FailureOr<ProgramModules> buildPrograms(ArrayRef<ProgramSource> programs)
   FailureOr<KernelOptions> options = target->getKernelOptions([&] { return first.emitError(); });
   if (failed(options))
     return failure();
-  ProgramModules modules{*target};
-  modules.host = ModuleOp::create(first.getLoc());
+  ProgramModules modules{*target, ModuleOp::create(first.getLoc()), nullptr, {}};
   if (options->device)
     modules.device = ModuleOp::create(first.getLoc());
   KernelLowering lowering(modules.device ? *modules.device : *modules.host, *options);

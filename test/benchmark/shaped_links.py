@@ -147,6 +147,8 @@ def main():
     if os.geteuid() or not all(map(shutil.which, ("ip", "tc", "mpirun"))):
         parser.error("needs root, ip, tc and mpirun")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and no host stays behind
+    if arguments.work:
+        arguments.work.mkdir(parents=True, exist_ok=True)
     rows, failures = [], []
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(arguments, arguments.work or pathlib.Path(folder))

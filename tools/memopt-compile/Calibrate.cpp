@@ -64,7 +64,7 @@ public:
       : context(context), options(options), error(error) {}
 
   StatusCode run(const char *program) {
-    if (!findRunner(program))
+    if (!findRunner(program) || !checkOutputs())
       return StatusCode::Environment;
     if (options.ranksAtOnce > 1) // of which each has its part of the threads
       setenv("OMP_NUM_THREADS", std::to_string(options.runThreads).c_str(), /*overwrite=*/1);
@@ -100,6 +100,7 @@ private:
   }
 
   bool findRunner(const char *program);
+  bool checkOutputs();
   bool describeDevice();
   /// Runs memopt-run, and says why when it fails.
   bool execute(ArrayRef<std::string> arguments);
@@ -139,6 +140,15 @@ bool Calibration::findRunner(const char *program) {
   if (!found)
     return fail("--calibrate: " + llvm::toString(found.takeError()));
   runner.emplace(std::move(*found));
+  return true;
+}
+
+/// Before minutes of measuring.
+bool Calibration::checkOutputs() {
+  for (const std::string *path : {&options.calibrationPath, &options.reportPath})
+    if (!path->empty())
+      if (::memopt::Status status = ::memopt::checkWritable(*path); !status.isOk())
+        return fail("--calibrate: " + status.getMessage());
   return true;
 }
 

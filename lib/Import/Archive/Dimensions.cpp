@@ -230,13 +230,13 @@ static Expected<StringMap<int64_t>> chooseSizes(ArrayRef<Dimension> dimensions,
                                                 const DimensionSizes &sizes, StringRef file) {
   std::vector<std::optional<int64_t>> chosen(dimensions.size());
   SmallVector<std::pair<std::string, int64_t>> others;
-  for (const auto &[name, size] : sizes) {
+  for (const auto &given : sizes) {
     const auto *found =
-        llvm::find_if(dimensions, [&](const Dimension &d) { return d.isCalled(name); });
+        llvm::find_if(dimensions, [&](const Dimension &d) { return d.isCalled(given.first); });
     if (found == dimensions.end())
-      others.push_back({name, size});
+      others.push_back(given);
     else
-      chosen[found - dimensions.begin()] = size;
+      chosen[found - dimensions.begin()] = given.second;
   }
   // Names that somebody has given to torch.export, which keeps none.
   auto missing = llvm::count(chosen, std::nullopt);

@@ -59,10 +59,11 @@ bool LiveElements::isFiniteVariable(ReadOp read) const {
     return false;
   auto type = cast<RankedTensorType>(variable.getInitial()->getType());
   auto dense = dyn_cast<DenseElementsAttr>(*variable.getInitial());
+  size_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / CHAR_BIT;
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(*variable.getInitial()))
     if (AsmResourceBlob *blob = resource.getRawHandle().getBlob();
         blob && isa<Float32Type, Float64Type>(type.getElementType()) &&
-        blob->getData().size() == type.getNumElements() * type.getElementTypeBitWidth() / CHAR_BIT)
+        blob->getData().size() == bytes)
       dense = DenseElementsAttr::getFromRawBuffer(type, blob->getData());
   bool isFinite = dense && isa<FloatType>(type.getElementType()) && areFinite(dense);
   finite[read.getVariableAttr().getAttr()] = isFinite;

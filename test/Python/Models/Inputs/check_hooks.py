@@ -26,6 +26,8 @@ class Model(nn.Module):
         self.inner, self.head, self.function = nn.Linear(6, 8), nn.Linear(8, 3), function
         self.register_buffer("mask", (torch.arange(48).reshape(8, 6) % 3 != 0).float())
         self.register_buffer("table", None)
+        self.register_buffer("mean_weight", torch.zeros(8, 6))
+        self.register_buffer("mean_bias", torch.zeros(8))
 
     def forward(self, x, y):
         return F.cross_entropy(self.function(self, x), y)
@@ -141,6 +143,45 @@ def twice(self, x):
     h = h + x @ rows
     self.inner.weight.data.add_(0.01)
     return self.head(torch.tanh(h + self.inner(x)))
+
+
+@kind
+def parts_of_a_list(self, x):
+    """Rows and halves, one of which is read behind the write."""
+    with torch.no_grad():
+        for row in self.inner.weight.unbind():
+            row.div_(row.norm().clamp(min=0.5))
+        first, second = self.head.weight.chunk(2, dim=1)
+        first.mul_(0.5)
+    left, right = self.inner.weight.data.split(4)
+    right.clamp_(-0.1, 0.1)
+    return self.head(torch.tanh(self.inner(x)) + left.sum())
+
+
+@kind
+def by_name(self, x):
+    """The tensor that is written is no first argument."""
+    torch.mul(self.inner.weight.data, self.mask, out=self.inner.weight.data)
+    with torch.no_grad():
+        torch.clamp(self.head.weight, -0.2, 0.2, out=self.head.weight)
+    return self.head(torch.tanh(self.inner(x)))
+
+
+@kind
+def in_lists(self, x):
+    weights = [self.inner.weight, self.head.weight]
+    with torch.no_grad():
+        torch._foreach_mul_(weights, 0.9)
+        torch._foreach_maximum_(weights, [torch.full_like(weight, -0.1) for weight in weights])
+        lengths = torch._foreach_norm(weights)
+    return self.head(torch.tanh(self.inner(x))) * lengths[0]
+
+
+@kind
+def average_in_lists(self, x):
+    with torch.no_grad():
+        torch._foreach_lerp_([self.mean_weight, self.mean_bias], [self.inner.weight, self.inner.bias], 0.1)
+    return self.head(torch.tanh(self.inner(x)) - torch.tanh(F.linear(x, self.mean_weight, self.mean_bias)))
 
 
 def written_and_hooked(self, x):

@@ -133,7 +133,9 @@ TEST(CInterfaceTest, TheManifestIsThatOfThePackage) {
 
 TEST(CInterfaceTest, APackageThatIsNoneIsAnErrorWithoutASession) {
   auto *session = reinterpret_cast<memopt_session *>(1);
-  memopt_session_options options{sizeof options, "gpu", 0, 0};
+  memopt_session_options options{};
+  options.size = sizeof options;
+  options.device = "gpu";
   Outcome outcome =
       run([&](memopt_error *e) { return memopt_session_open("/nowhere", nullptr, &session, e); });
   expectFailure(outcome, {"package '/nowhere'", "not a folder"});

@@ -175,9 +175,9 @@ class Engine:
         if schema is None:
             return
         if schema.is_mutable:
-            for argument, value in zip(schema.arguments, arguments):
+            for place, argument in enumerate(schema.arguments):
                 if argument.alias_info is not None and argument.alias_info.is_write:
-                    self._forget(value)
+                    self._forget(arguments[place] if place < len(arguments) else keywords.get(argument.name))
             return
         if torch.Tag.nondeterministic_seeded in target.tags:
             return
@@ -193,7 +193,7 @@ class Engine:
             written.shape = written.axis = None
         if isinstance(written, (ragged.Ragged, ragged.Grid)):
             written = written.full
-        if complex_values.is_complex(written):
+        if complex_values.is_complex(written) or isinstance(written, (tuple, list)):
             for part in written:
                 self._forget(part)
         if isinstance(written, torch.Tensor):

@@ -1,7 +1,7 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Regions of programs, without gradients or with autocast: what they write to, and what they give back as it was given.
+"""Regions of programs, without gradients or with autocast, and what they give back as it was given.
 
 Tensors that operators have given back as they are, as `contiguous`, `to` and `dropout` do. In traced programs such a tensor has the
 name of what they gave, and what reads it later reads that: if they stand in a region without gradients, which has none.
@@ -13,7 +13,7 @@ import operator
 
 import torch
 
-__all__ = ["REGIONS", "body_of", "find_original", "list_written", "use_originals"]
+__all__ = ["REGIONS", "body_of", "find_original", "use_originals"]
 
 #: Of regions, where the arguments of their graphs begin.
 REGIONS = {torch.ops.higher_order.wrap_with_set_grad_enabled: 2, torch.ops.higher_order.wrap_with_autocast: 5}
@@ -21,25 +21,6 @@ REGIONS = {torch.ops.higher_order.wrap_with_set_grad_enabled: 2, torch.ops.highe
 
 def body_of(region: torch.fx.Node) -> torch.fx.GraphModule:
     return getattr(region.graph.owning_module, region.args[REGIONS[region.target] - 1].target)
-
-
-def list_written(region: torch.fx.GraphModule) -> set[int]:
-    """Which of the region's inputs it writes over."""
-    places = {node: i for i, node in enumerate(n for n in region.graph.nodes if n.op == "placeholder")}
-    written = set()
-    for node in region.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if node.op != "call_function" or schema is None or not schema.is_mutable:
-            continue
-        for argument, value in zip(schema.arguments, node.args):
-            if argument.alias_info is None or not argument.alias_info.is_write or not isinstance(value, torch.fx.Node):
-                continue
-            while value.op == "call_function" and getattr(value.target, "_schema", None) is not None and any(
-                    result.alias_info is not None for result in value.target._schema.returns):
-                value = value.args[0]
-            if value in places:
-                written.add(places[value])
-    return written
 
 
 def _is_alike(value: object, other: object) -> bool:

@@ -7,7 +7,6 @@ decompositions, so a `detach` behind each result of theirs says the same."""
 from __future__ import annotations
 
 import itertools
-import operator
 
 import torch
 from torch.export.graph_signature import InputKind
@@ -16,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from .. import internals
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
-from ..rewriting.regions import list_written
 from ..rewriting.sides.markers import BRANCH
+from ..rewriting.writes import is_other_name, list_written, list_written_inputs, looks_at, schema_of
 from ..user_code.places import place_of_node
 
 __all__ = ["detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients", "keep_written_gradients"]
@@ -46,22 +45,10 @@ def _is_region(node: torch.fx.Node) -> bool:
     return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
 
 
-def _find_written(module: torch.fx.GraphModule, value: torch.fx.Node) -> torch.fx.Node:
+def _find_written(value: torch.fx.Node) -> torch.fx.Node:
     """What a value is that operators in place have written over, in this graph or in regions of it."""
-    while value.op == "call_function":
-        schema = getattr(value.target, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            value = value.args[0]
-        elif value.target is operator.getitem and _is_region(value.args[0]):
-            region, place = value.args
-            body = getattr(module, region.args[1].target)
-            inner = [node for node in body.graph.nodes if node.op == "placeholder"]
-            given = _find_written(body, list(body.graph.output_node().args[0])[place])
-            if given not in inner:
-                return value
-            value = region.args[2 + inner.index(given)]
-        else:
-            break
+    while is_other_name(value) and (source := looks_at(value)) is not None:
+        value = source
     return value
 
 
@@ -72,18 +59,15 @@ _CREATORS = {"zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_
 def _is_bare(graph: torch.fx.Graph, region: torch.fx.Node, value: torch.fx.Node) -> bool:
     """Whether it was made of nothing, or is a copy of what is detached, and was not written to before the region, and so has no gradient of
     its own; nor looked at before by a view that is used behind."""
-    schema = getattr(value.target, "_schema", None) if value.op == "call_function" else None
+    schema = schema_of(value)
     is_copy = value.target is torch.ops.aten.clone.default and value.args[0].target is torch.ops.aten.detach.default
     if schema is None or not is_copy and schema.name.removeprefix("aten::") not in _CREATORS:
         return False
     same = {value}  # with its views
     for node in itertools.takewhile(lambda node: node is not region, graph.nodes):
-        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        if schema is None or not node.args or node.args[0] not in same:
-            continue
-        if schema.is_mutable:
+        if any(written in same for written in list_written(node)):
             return False
-        if any(result.alias_info is not None for result in schema.returns):
+        if looks_at(node) in same:
             same.add(node)
     before = {*itertools.takewhile(lambda node: node is not region, graph.nodes), region}
     return all(user in before for view in same - {value} for user in view.users)
@@ -105,9 +89,9 @@ def _check_hidden(program: torch.export.ExportedProgram, region: torch.fx.Node) 
     """What a region writes over that has no gradient of its own, and none behind it; what has one is refused."""
     kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     bare = []
-    for place in list_written(getattr(program.graph_module, region.args[1].target)):
+    for place in list_written_inputs(getattr(program.graph_module, region.args[1].target)):
         value = region.args[2 + place]
-        root = _find_written(program.graph_module, value)
+        root = _find_written(value)
         if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, region, value):
             bare.append(value)
         elif value.meta["val"].is_floating_point() and kinds.get(root.name) not in (InputKind.BUFFER, InputKind.PARAMETER):
@@ -153,7 +137,7 @@ def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.exp
 def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> None:
     module, graph, get_body = program.graph_module, program.graph_module.graph, region.args[1]
     body, operands = getattr(module, get_body.target), region.args[2:]
-    written, bare = list_written(body), _check_hidden(program, region)
+    written, bare = list_written_inputs(body), _check_hidden(program, region)
     known: dict[torch.fx.Node, torch.fx.Node] = {}
     with graph.inserting_before(region):
         for place, (inner, value) in enumerate(zip(body.graph.find_nodes(op="placeholder"), operands)):
@@ -179,9 +163,8 @@ def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> Non
 def _list_views(value: torch.fx.Node) -> list[torch.fx.Node]:
     """Down to what writes to a value write to: the tensor, a view of it, a view of that, and so on."""
     views = [value]
-    while views[0].op == "call_function" and getattr(views[0].target, "_schema", None) is not None and views[0].target not in _DETACH \
-            and not views[0].target._schema.is_mutable and any(result.alias_info is not None for result in views[0].target._schema.returns):
-        views.insert(0, views[0].args[0])
+    while views[0].target not in _DETACH and not is_other_name(views[0]) and (source := looks_at(views[0])) is not None:
+        views.insert(0, source)
     return views
 
 
@@ -194,19 +177,16 @@ def keep_written_gradients(program: torch.export.ExportedProgram) -> None:
     place."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
-        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        if schema is None or not schema.is_mutable or not node.args or not isinstance(node.args[0], torch.fx.Node):
-            continue
-        alias, *views = _list_views(node.args[0])
-        if alias.target not in _DETACH or alias.args[0].op != "call_function" or not internals.is_real(alias.args[0].meta.get("val")):
-            continue
-        _write_beside(graph, alias, views, node)
+        for written in list(list_written(node)):
+            alias, *views = _list_views(written)
+            if alias.target in _DETACH and alias.args[0].op == "call_function" and internals.is_real(alias.args[0].meta.get("val")):
+                _write_beside(graph, alias, views, node)
 
 
 def _write_beside(graph: torch.fx.Graph, alias: torch.fx.Node, views: list[torch.fx.Node], write: torch.fx.Node) -> None:
     """Makes a write to a detached alias, or the last of its views, one to a copy, and has the value and the alias go on with what the copy
     has then."""
-    value, target, order = alias.args[0], write.args[0], {node: place for place, node in enumerate(graph.nodes)}
+    value, target, order = alias.args[0], (alias, *views)[-1], {node: place for place, node in enumerate(graph.nodes)}
 
     def add(function: object, *arguments: object) -> torch.fx.Node:
         node = graph.call_function(function, arguments)

@@ -24,7 +24,8 @@ from torch.utils import _pytree as pytree
 from ...errors import Refused
 from ...user_code.places import place_of_node
 from .. import control_flow
-from ..regions import REGIONS, body_of, find_original, list_written
+from ..regions import find_original
+from ..writes import list_written, list_written_inputs
 from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
 
 __all__ = ["expand_gradients", "has_vmap", "list_reached", "make_numbers_tensors"]
@@ -47,7 +48,7 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict, sa
     if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled:
         enabled, body, *given = arguments
         if not enabled:  # what it writes has no gradient of what it reads
-            written = list_written(body)
+            written = list_written_inputs(body)
             given = [_stop(value) if isinstance(value, torch.Tensor) and place not in written else value for place, value in enumerate(given)]
         with torch.set_grad_enabled(enabled):
             value = _run_region(body, given, samples)
@@ -111,11 +112,6 @@ def _is_gradient(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and node.target is torch.ops.memopt.gradient_of.default
 
 
-def _is_in_place(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-    return schema is not None and schema.is_mutable
-
-
 def _root(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose storage a node may have."""
     while node.op == "call_function":
@@ -129,9 +125,7 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _list_written(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The roots of what a node writes to."""
-    if node.target in REGIONS:
-        return [_root(node.args[REGIONS[node.target] + place]) for place in sorted(list_written(body_of(node)))]
-    return [_root(node)] if _is_in_place(node) else []
+    return list(map(_root, list_written(node)))
 
 
 def list_reached(nodes: list[torch.fx.Node], before: list[torch.fx.Node], outputs: list[torch.fx.Node]) -> set[torch.fx.Node]:

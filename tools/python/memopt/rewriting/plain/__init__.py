@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from . import counting, pooling, repetitions, sampling, statistics
+from . import counting, lists, pooling, repetitions, sampling, statistics
 
 __all__ = ["FUNCTIONS", "RULES"]
 
 #: Functions in the place of PyTorch's, by those.
 FUNCTIONS = statistics.FUNCTIONS
-RULES = {**repetitions.RULES, **statistics.RULES, **counting.RULES, **pooling.RULES, **sampling.RULES}
+RULES = {**repetitions.RULES, **statistics.RULES, **counting.RULES, **pooling.RULES, **sampling.RULES, **lists.RULES}

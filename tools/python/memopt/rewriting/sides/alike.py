@@ -25,6 +25,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..intervals import BETWEEN
+from ..writes import list_written
 from .amounts import Amounts, is_amount
 from .asserted import is_asserted
 from .markers import BRANCH
@@ -86,7 +87,7 @@ class _Values:
         self._note_alias(node)
         if node.target is BRANCH:
             return self._intern("branch", self._key_of(node.args[0]))
-        call, written = self._find_call(node), list(self.nothing.list_written(node))
+        call, written = self._find_call(node), list(list_written(node))
         self.calls[node] = self._intern("written", call, *map(self._read, written)) if written else call
         place = self.nothing.find_kept(node)
         kept = self._find_only_part(node) if place is None else node.args[place]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from ..writes import list_written
 from .asserted import assert_where, insert, is_asserted, list_asserts_of
 from .edges import WHEN, mark_edges
 from .nothing_changes import Nothing, find_base, find_whole
@@ -103,7 +104,7 @@ class Chooser:
             self._mark_choice(side, choice)
         for nodes, holds in ((body, True), (set(copies.values()), False)):
             for node in nodes:
-                mark_edges(node, side.marker, holds, but={*nodes, *nothing.list_written(node)})
+                mark_edges(node, side.marker, holds, but={*nodes, *list_written(node)})
 
     def _write_where_taken(self, side: Side, nodes: Sequence[torch.fx.Node], own: set[torch.fx.Node], holds: bool) -> None:
         """What a side writes to tensors from outside it writes where it is taken. Behind that, what an inner branch left as it was is so still."""
@@ -111,7 +112,7 @@ class Chooser:
         for node in nodes:
             if node.meta.get(_LEAVES):
                 continue
-            for written in Nothing.list_written(node):
+            for written in list_written(node):
                 if find_base(written) in own:
                     continue
                 with graph.inserting_before(node):

@@ -6,7 +6,7 @@ written by that mask, or is a sum over the rows that it chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
@@ -15,6 +15,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
 from ..intervals import BETWEEN
+from ..writes import argument_of, list_written
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 
@@ -54,7 +55,7 @@ def find_root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _find_written(node: torch.fx.Node) -> torch.fx.Node | None:
     """What the result of a write in place is another name for."""
-    written = next(Nothing.list_written(node), None)
+    written = next(list_written(node), None)
     is_name = written is not None and written is node.args[0] and any(result.alias_info is not None for result in node.target._schema.returns)
     return written if is_name else None
 
@@ -73,10 +74,6 @@ def find_base(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
-def _argument(node: torch.fx.Node, place: int, name: str) -> Any:
-    return node.args[place] if len(node.args) > place else node.kwargs.get(name)
-
-
 def _symbols_of(node: torch.fx.Node) -> set[sympy.Symbol]:
     value = node.meta.get("val")
     sizes = value.shape if isinstance(value, torch.Tensor) else [value]
@@ -93,7 +90,7 @@ class Nothing:
         self._body = list(body)
         self._nodes = list(program.graph.nodes)
         self._keys: dict[torch.fx.Node, Any] = {}
-        self._written = {find_root(written) for node in self._nodes for written in self.list_written(node)}
+        self._written = {find_root(written) for node in self._nodes for written in list_written(node)}
         self._zero: dict[torch.fx.Node, bool] = {}
         self.mask: torch.fx.Node | None = None
         self._false: set[Any] = set()
@@ -271,7 +268,7 @@ class Nothing:
                 self.is_empty(part) for part in pytree.tree_leaves(node.args)):
             return True
         if name in _LOSSES and self.is_empty(node.args[0]):
-            reduction = next((_argument(node, place, "reduction") for place, parameter in enumerate(node.target._schema.arguments)
+            reduction = next((argument_of(node, place, "reduction") for place, parameter in enumerate(node.target._schema.arguments)
                               if parameter.name == "reduction"), 1)
             return reduction == 2
         if name == "mul":
@@ -289,7 +286,7 @@ class Nothing:
         """Whether it is never zero."""
         if not isinstance(value, torch.fx.Node):
             return isinstance(value, (int, float)) and value != 0
-        limit = _argument(value, 1, "min") if name_of(value) in ("clamp", "clamp_min") else None
+        limit = argument_of(value, 1, "min") if name_of(value) in ("clamp", "clamp_min") else None
         return isinstance(limit, (int, float)) and limit > 0
 
     def find_kept(self, node: torch.fx.Node) -> int | None:
@@ -323,17 +320,6 @@ class Nothing:
         kept = {node: self.find_kept(node) for node in self._body if self.value_before(node) is not None}
         return {node: place for node, place in kept.items() if place is not None}
 
-    @staticmethod
-    def list_written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-        """The arguments that an operator writes to."""
-        schema = getattr(node.target, "_schema", None) if node.op == "call_function" else None
-        if schema is None or not schema.is_mutable:
-            return
-        for place, parameter in enumerate(schema.arguments):
-            if parameter.alias_info is not None and parameter.alias_info.is_write:
-                value = _argument(node, place, parameter.name)
-                yield from (part for part in pytree.tree_leaves(value) if isinstance(part, torch.fx.Node))
-
     def _writes_nothing(self, node: torch.fx.Node) -> bool | None:
         """Whether a write, in place or not, leaves all as it is; None of what is no write."""
         name = name_of(node)
@@ -341,10 +327,10 @@ class Nothing:
             return any(index is not None and (self._is_false(index) and index.meta["val"].dtype is torch.bool or self.is_empty(index))
                        for index in node.args[1])
         if name in _INDEX_AT:
-            return self.is_empty(_argument(node, _INDEX_AT[name], "index"))
+            return self.is_empty(argument_of(node, _INDEX_AT[name], "index"))
         if name in ("masked_fill", "masked_scatter"):
             return self._is_false(node.args[1])
-        if name in ("add", "sub") and next(self.list_written(node), None) is not None:
+        if name in ("add", "sub") and next(list_written(node), None) is not None:
             return self.is_zero(node.args[1])
         if name == "copy":
             return self.is_empty(node.args[0]) or isinstance(node.args[1], torch.fx.Node) and self.value_before(node.args[1]) is node.args[0]
@@ -353,4 +339,4 @@ class Nothing:
     def writes_nothing(self) -> bool:
         """Whether what the side writes to tensors from outside leaves them as they are."""
         return all(find_root(written) in self.body or self._writes_nothing(node) is True
-                   for node in self._body for written in self.list_written(node))
+                   for node in self._body for written in list_written(node))

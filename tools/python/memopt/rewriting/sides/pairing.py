@@ -13,6 +13,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
+from ..writes import list_written
 from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
 from .nothing_changes import Nothing, find_base, find_whole
@@ -146,7 +147,7 @@ def _count_bound(own: list[torch.fx.Node], other: list[torch.fx.Node], count: in
     bound = 0
     for place in range(count):
         ends = [(nodes[len(nodes) - count + place], set(nodes[:len(nodes) - count + bound])) for nodes in (own, other)]
-        for first, second in zip(*(Nothing.list_written(node) for node, _ in ends)):
+        for first, second in zip(*(list_written(node) for node, _ in ends)):
             differs = any(_is_from_inside(written, body) for written, (_, body) in zip((first, second), ends))
             is_outer = any(find_base(written) not in body for written, (_, body) in zip((first, second), ends))
             if differs and is_outer and pairs.first_of.get(find_whole(second)) is not find_whole(first):

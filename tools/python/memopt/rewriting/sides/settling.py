@@ -12,6 +12,7 @@ import torch
 
 from ...errors import EndlessLoop, Refused
 from ...user_code.tracing_errors import find_cause
+from ..writes import list_written
 from .alike import find_idle_sides
 from .asserted import is_asserted
 from .choosing import Chooser
@@ -119,7 +120,7 @@ def _mark_settled(sides: Sequence[Side]) -> None:
     for side in sides:
         inside = set(side.body)
         for node in side.body:
-            written = set(Nothing.list_written(node))
+            written = set(list_written(node))
             place = side.kept.get(node)
             mark_edges(node, side.marker, True, but={*inside, *written, *(() if place is None else (place,))})
 

@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind
 
+from ..writes import list_written
 from .asserted import insert
 from .edges import WHEN, drop_edges, may_have_gradient
 from .markers import BRANCH, find_loss, replace_loss
-from .nothing_changes import Nothing, find_root, name_of
+from .nothing_changes import find_root, name_of
 
 __all__ = ["mark_updates"]
 
@@ -110,10 +111,10 @@ def _find_formulas(program: torch.export.ExportedProgram, loss: torch.fx.Node) -
 
     give(loss, formulas.always)
     for node in reversed(program.graph.nodes):
-        if node.op != "call_function" or find_root(node) is not node and not next(Nothing.list_written(node), None):
+        if node.op != "call_function" or find_root(node) is not node and not next(list_written(node), None):
             continue
         where, name = found.get(node), name_of(node)
-        for written in Nothing.list_written(node):
+        for written in list_written(node):
             where = formulas.either(where, found[find_root(written)]) if find_root(written) in found else where
             if name in _OVERWRITES and find_root(written) is written:
                 found.pop(written, None)

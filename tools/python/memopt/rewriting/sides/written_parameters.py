@@ -18,7 +18,9 @@ from collections.abc import Iterator
 import torch
 from torch.export.graph_signature import InputKind
 
-from .nothing_changes import Nothing, find_root
+from ..regions import REGIONS
+from ..writes import list_written
+from .nothing_changes import find_root
 
 __all__ = ["ADVICE", "find_writing_branch"]
 
@@ -26,11 +28,11 @@ ADVICE = "If they get their first values there, let a batch through the model in
 
 
 def _list_writes(module: torch.fx.GraphModule) -> Iterator[tuple[torch.fx.Node, torch.fx.Node]]:
-    """The nodes that write to what a graph is given, with that; regions of it write as well."""
+    """The nodes that write to what a graph is given, with that; graphs of operators such as torch.cond write as well."""
     for node in module.graph.nodes:
-        for written in Nothing.list_written(node):
+        for written in list_written(node):
             yield node, find_root(written)
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.HigherOrderOperator):
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.HigherOrderOperator) or node.target in REGIONS:
             continue
         for place, argument in enumerate(node.args):
             region = operator.attrgetter(argument.target)(module) if isinstance(argument, torch.fx.Node) and argument.op == "get_attr" else None
