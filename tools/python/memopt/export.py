@@ -56,9 +56,11 @@ from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.held_tensors import list_held_tensors, traced_tensors
+from .tracing.inference import inference_without_gradients
 from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
-from .tracing.stopped_gradients import detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients, keep_written_gradients
+from .tracing.stopped_gradients import (detach_behind, detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients,
+                                        keep_written_gradients)
 from .tracing.tensor_hooks import add_parameter_hooks, list_parameter_hooks, place_hooks
 from .tracing.written_parameters import check_written_parameters, keep_written_parameters
 from .user_code.places import place_of_node
@@ -249,7 +251,7 @@ def known_tensors(step: nn.Module, training: bool) -> Iterator[None]:
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
     with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), \
-            replaced_integers() as integers, watch:
+            replaced_integers() as integers, inference_without_gradients(), watch:
         def trace() -> torch.export.ExportedProgram:
             while True:
                 try:
@@ -291,6 +293,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    detach_behind(program)
     keep_written_parameters(program)
     place_hooks(program)
     keep_written_gradients(program)

@@ -6,8 +6,8 @@
     self.queue[:, place:place + 4] = keys.T
     self.place[0] = (place + 4) % self.queue.shape[1]
 
-While the model is traced, a slice that begins at such a number and has a known length is a list of places, and an index to write at is a
-tensor. What else depends on the number, arithmetic and operators that take a scalar, is rewritten here.
+While the model is traced, a slice that begins at such a number and has a known length is what stands at a list of places, and an index to
+write at is a tensor. What else depends on the number, arithmetic and operators that take a scalar, is rewritten here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,28 @@ from torch.utils import _pytree as pytree
 from ..errors import UNKNOWN_NUMBER, Refused
 from .bounds import FEWEST
 
-__all__ = ["Number", "RULES", "as_truth", "calculate", "call", "find_length", "follows_from_data", "is_number", "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
+__all__ = ["Number", "PART_AT", "RULES", "as_truth", "calculate", "call", "find_length", "follows_from_data", "is_number", "is_truth_of_data",
+           "list_cuts", "narrow", "take_slice", "write"]
+
+_library = torch.library.Library("memopt", "FRAGMENT")
+#: What x has at these places, as a copy; `RULES` has it for the view that it is in PyTorch.
+_library.define("part_at(Tensor x, int dim, Tensor places) -> Tensor")
+_library.impl("part_at", lambda x, dim, places: x.index_select(dim, places), "CompositeExplicitAutograd")
+torch.library.register_fake("memopt::part_at", lambda x, dim, places: x.index_select(dim, places), lib=_library)
+
+
+def _keep_places(ctx: Any, inputs: tuple, output: torch.Tensor) -> None:
+    x, ctx.dim, places = inputs
+    ctx.sizes = x.shape
+    ctx.save_for_backward(places)
+
+
+def _add_at(ctx: Any, gradient: torch.Tensor) -> tuple:
+    return gradient.new_zeros(ctx.sizes).index_add(ctx.dim, ctx.saved_tensors[0], gradient), None, None
+
+
+torch.library.register_autograd("memopt::part_at", _add_at, setup_context=_keep_places, lib=_library)
+PART_AT = torch.ops.memopt.part_at.default
 
 #: No size is as large.
 _LARGE = 2 ** 40
@@ -159,7 +180,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     if name == "select" and isinstance(arguments[0], torch.Tensor) and isinstance(arguments[2], Number) and isinstance(arguments[1], int):
         x, dim, place = arguments
         place = torch.where(place.tensor < 0, place.tensor + x.shape[dim], place.tensor)
-        return x.index_select(dim, place.reshape(1)).squeeze(dim)
+        return _look_at(engine, x, dim, place.reshape(1), lambda part: part.squeeze(dim), lambda row: row.unsqueeze(dim))
     if name == "roll" and isinstance(arguments[0], torch.Tensor) and len(arguments) == 3 and len(arguments[1]) == len(arguments[2]) == 1:
         x, (shift,), (dim,) = arguments
         return x.index_select(dim, (torch.arange(x.shape[dim]) - shift.tensor).remainder(x.shape[dim]))
@@ -178,8 +199,25 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     raise Refused(UNKNOWN_NUMBER)
 
 
+def _look_at(engine: Any, x: torch.Tensor, dim: int, places: torch.Tensor, squeeze: Callable = lambda part: part,
+             unsqueeze: Callable = lambda part: part) -> torch.Tensor:
+    """A view in PyTorch, which is a copy here: what is written to one of the two is written to the other."""
+    dim %= x.dim()
+
+    def read() -> torch.Tensor:
+        return squeeze(x.index_select(dim, places))
+
+    part = read()
+    engine.views.add(part, x, read, lambda: x.index_copy(dim, places, unsqueeze(part)))
+    return part
+
+
+def _part_at(engine: Any, target: Any, arguments: tuple, keywords: dict) -> torch.Tensor:
+    return _look_at(engine, *arguments)
+
+
 #: What makes numbers; what is asserted of sizes that the program has is proven.
-RULES = {"aten::item": _item, "aten::_local_scalar_dense": _item,
+RULES = {"memopt::part_at": _part_at, "aten::item": _item, "aten::_local_scalar_dense": _item,
          **dict.fromkeys(("aten::_assert_scalar", "memopt::expected"), lambda engine, target, arguments, keywords: None)}
 
 
@@ -236,7 +274,7 @@ def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
 def take_slice(function: Any, x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor:
     """A slice that begins at a number which follows from the data, and has a known length."""
     length = find_length(slice(start, stop, step))
-    return function(x, dim, start, stop, step) if length is None else x.index_select(dim, _list_places(start, length))
+    return function(x, dim, start, stop, step) if length is None else PART_AT(x, dim, _list_places(start, length))
 
 
 def narrow(function: Any, x: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
@@ -244,4 +282,4 @@ def narrow(function: Any, x: torch.Tensor, dim: int, start: Any, length: int) ->
     if not isinstance(start, torch.Tensor) and not follows_from_data(start) or not isinstance(length, int):
         return function(x, dim, start, length)
     first = start.reshape(()) if isinstance(start, torch.Tensor) else torch.scalar_tensor(start, dtype=torch.int64)
-    return x.index_select(dim, torch.arange(length) + torch.where(first < 0, first + x.shape[dim], first))
+    return PART_AT(x, dim, torch.arange(length) + torch.where(first < 0, first + x.shape[dim], first))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .numbers import PART_AT
 from .regions import REGIONS, body_of
 
 __all__ = ["argument_of", "is_other_name", "is_result", "list_written", "list_written_inputs", "looks_at", "schema_of"]
@@ -63,6 +64,8 @@ def looks_at(node: torch.fx.Node) -> torch.fx.Node | None:
         return region.args[REGIONS[region.target] + inputs.index(inner)] if inner in inputs else None
     if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
         return node.args[0] if looks_at(node.args[0]) is not None else None
+    if node.target is PART_AT:
+        return node.args[0]
     schema = schema_of(node)
     results = [result.alias_info.before_set for result in schema.returns if result.alias_info is not None] if schema is not None else []
     for place, parameter in enumerate(schema.arguments if results else ()):

@@ -19,7 +19,7 @@ from ..rewriting.sides.markers import BRANCH
 from ..rewriting.writes import is_other_name, list_written, list_written_inputs, looks_at, schema_of
 from ..user_code.places import place_of_node
 
-__all__ = ["detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients", "keep_written_gradients"]
+__all__ = ["detach_behind", "detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients", "keep_written_gradients"]
 
 
 class detached_regions(TorchFunctionMode):
@@ -101,17 +101,27 @@ def _check_hidden(program: torch.export.ExportedProgram, region: torch.fx.Node) 
 
 
 def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
-    """Detaches what comes out of regions without gradients, in place."""
+    """Detaches what comes out of regions without gradients, and what they read, for they may write that to a part of a tensor: in place."""
     for node in list(program.graph_module.graph.nodes):
         if node.op != "call_function" or not _is_region(node):
             continue
         region = getattr(program.graph_module, node.args[1].target)
         for value in _check_hidden(program, node):
             _stop_behind(program.graph_module.graph, node, value)
+        _detach_inputs(region)
         (output,) = (n for n in region.graph.nodes if n.op == "output")
         with region.graph.inserting_before(output):
             output.args = (torch.fx.node.map_arg(output.args[0], lambda value: _detach(region.graph, value)),)
         region.recompile()
+
+
+def _detach_inputs(region: torch.fx.GraphModule) -> None:
+    written, inputs = list_written_inputs(region), region.graph.find_nodes(op="placeholder")
+    for place, value in enumerate(inputs):
+        if place not in written and value.users:
+            with region.graph.inserting_after(inputs[-1]):
+                detached = _detach(region.graph, value)
+            value.replace_all_uses_with(detached, lambda user: user is not detached)
 
 
 def _has_branches(module: torch.fx.GraphModule) -> bool:
@@ -169,6 +179,15 @@ def _list_views(value: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 _DETACH = (torch.ops.aten.detach.default, torch.ops.aten.detach_.default)
+
+
+def detach_behind(program: torch.export.ExportedProgram) -> None:
+    """`x.detach_()` takes the gradient from what reads x later, by that name: in place."""
+    for module in program.graph_module.modules():
+        for node in list(module.graph.nodes) if isinstance(module, torch.fx.GraphModule) else ():
+            if node.target is torch.ops.aten.detach_.default:
+                node.target, places = torch.ops.aten.detach.default, {other: place for place, other in enumerate(module.graph.nodes)}
+                node.args[0].replace_all_uses_with(node, lambda user: places[user] > places[node])
 
 
 def keep_written_gradients(program: torch.export.ExportedProgram) -> None:

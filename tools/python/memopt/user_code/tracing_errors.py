@@ -55,6 +55,9 @@ _EXPLANATIONS = (
                  "made"),
     _Explanation(lambda f: f.kind == "DynamicOutputShapeException",
                  f"the size of the result of {{op}} depends on the data; {_MASK}"),
+    _Explanation(lambda f: f.kind == "PendingUnbackedSymbolNotFound",
+                 "an operator in place on a slice x[:n], where n follows from the data, is not supported; assign to the slice, as in "
+                 "x[:n] = x[:n] * 2"),
     _Explanation(lambda f: f.kind == "DataDependentOutputException" or (
                      f.kind.startswith("GuardOnDataDependent") and "Could not guard" not in f.text),
                  UNKNOWN_NUMBER),

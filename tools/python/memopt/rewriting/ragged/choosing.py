@@ -24,7 +24,10 @@ def _choose(engine: Any, x: Any, mask: torch.Tensor, at: int) -> Ragged:
     if isinstance(x, Ragged):
         raise NotRagged("once more, by another mask")
     full = x.flatten(at, at + rank - 1) if rank != 1 else x
-    return Ragged(fill_rows(full, at, valid), at, valid, key, mask.shape[-1] if engine.is_expanded(mask) else 1)
+    part = Ragged(fill_rows(full, at, valid), at, valid, key, mask.shape[-1] if engine.is_expanded(mask) else 1)
+    if engine.find_interval(key) is not None:  # a slice, which in PyTorch is a view
+        engine.views.add(part.full, x, lambda: fill_rows(x, at, valid), lambda: torch.where(part.spread(), part.full, x))
+    return part
 
 
 def _choose_again(engine: Any, x: Ragged, mask: Ragged, at: int) -> Ragged:
