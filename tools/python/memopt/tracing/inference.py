@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -15,17 +16,21 @@ __all__ = ["inference_without_gradients"]
 
 @contextlib.contextmanager
 def inference_without_gradients() -> Iterator[None]:
-    """While entered, a region in inference mode is one without gradients, of which torch.export keeps the borders. What inference mode
-    forbids beyond that, PyTorch has refused in the model's own steps."""
-    mode = torch.inference_mode
+    """While entered, a region in inference mode is one without gradients in this thread, of which torch.export keeps the borders. What
+    inference mode forbids beyond that, PyTorch has refused in the model's own steps."""
+    mode, thread = torch.inference_mode, threading.get_ident()
     enter, leave = mode.__enter__, mode.__exit__
+    regions: dict[int, torch.set_grad_enabled] = {}
 
     def enter_region(region: torch.inference_mode) -> None:
-        region._memopt_region = torch.set_grad_enabled(not region.mode)
-        region._memopt_region.__enter__()
+        if threading.get_ident() != thread:
+            return enter(region)
+        regions[id(region)] = torch.set_grad_enabled(not region.mode)
+        regions[id(region)].__enter__()
 
     def leave_region(region: torch.inference_mode, *error: object) -> None:
-        region._memopt_region.__exit__(*error)
+        known = regions.pop(id(region), None)
+        return leave(region, *error) if known is None else known.__exit__(*error)
     mode.__enter__, mode.__exit__ = enter_region, leave_region
     try:
         yield
