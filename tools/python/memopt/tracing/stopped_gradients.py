@@ -16,7 +16,7 @@ from .. import internals
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
 from ..rewriting.sides.markers import BRANCH
-from ..rewriting.writes import is_other_name, list_written, list_written_inputs, looks_at, schema_of
+from ..rewriting.regions import is_other_name, list_written, list_written_inputs, looks_at, schema_of
 from ..user_code.places import place_of_node
 
 __all__ = ["detach_behind", "detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients", "keep_written_gradients"]

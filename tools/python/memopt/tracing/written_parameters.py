@@ -20,8 +20,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
-from ..rewriting.regions import REGIONS
-from ..rewriting.writes import is_other_name, is_result, list_written, looks_at
+from ..rewriting.regions import REGIONS, is_other_name, is_result, list_written, looks_at
 from ..user_code.places import place_of_node
 
 __all__ = ["check_written_parameters", "keep_written_parameters"]

@@ -24,8 +24,7 @@ from torch.utils import _pytree as pytree
 from ...errors import Refused
 from ...user_code.places import place_of_node
 from .. import control_flow
-from ..regions import find_original
-from ..writes import list_written, list_written_inputs
+from ..regions import find_original, list_written, list_written_inputs
 from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
 
 __all__ = ["expand_gradients", "has_vmap", "list_reached", "make_numbers_tensors"]

@@ -25,7 +25,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..intervals import BETWEEN
-from ..writes import list_written
+from ..regions import list_written
 from .amounts import Amounts, is_amount
 from .asserted import is_asserted
 from .markers import BRANCH

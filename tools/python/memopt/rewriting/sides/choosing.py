@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ..writes import list_written
+from ..regions import list_written
 from .asserted import assert_where, insert, is_asserted, list_asserts_of
 from .edges import WHEN, mark_edges
 from .nothing_changes import Nothing, find_base, find_whole

@@ -15,7 +15,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
 from ..intervals import BETWEEN
-from ..writes import argument_of, list_written
+from ..regions import argument_of, list_written
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 

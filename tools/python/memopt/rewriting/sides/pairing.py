@@ -13,7 +13,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from ..writes import list_written
+from ..regions import list_written
 from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
 from .nothing_changes import Nothing, find_base, find_whole

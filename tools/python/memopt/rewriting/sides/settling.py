@@ -12,7 +12,7 @@ import torch
 
 from ...errors import EndlessLoop, Refused
 from ...user_code.tracing_errors import find_cause
-from ..writes import list_written
+from ..regions import list_written
 from .alike import find_idle_sides
 from .asserted import is_asserted
 from .choosing import Chooser

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import InputKind
 
-from ..writes import list_written
+from ..regions import list_written
 from .asserted import insert
 from .edges import WHEN, drop_edges, may_have_gradient
 from .markers import BRANCH, find_loss, replace_loss

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 import torch
 from torch.export.graph_signature import InputKind
 
-from ..regions import REGIONS
-from ..writes import list_written
+from ..regions import REGIONS, list_written
 from .nothing_changes import find_root
 
 __all__ = ["ADVICE", "find_writing_branch"]
