@@ -135,6 +135,31 @@ def by_a_mask(self, x):
     return self.compare(z)
 
 
+# On sides of branches
+
+@kind
+def on_a_side(self, x):
+    """One side alone reads y there."""
+    y = self.inner(x)
+    with torch.no_grad():
+        if x.mean() > 0:
+            self.queue[0].copy_(y[0])
+            self.count += 1
+    return self.compare(y)
+
+
+@kind
+def parts_on_sides(self, x):
+    y = self.inner(x).clone()
+    if x.mean() > 0:
+        y[1:3].mul_(2)
+        y.t()[0].zero_()
+    else:
+        left, right = y.chunk(2, 1)
+        y = torch.cat([right, left], 1)
+    return self.compare(y)
+
+
 # No gradients
 
 @kind
@@ -187,13 +212,20 @@ def check_refusal():
         z = self.inner(x).clone()
         z[:(x[:, 0] > 0).sum().item()].mul_(2)
         return self.compare(z)
-    model, optimizer = make(of_a_length, torch.float32)
-    try:
-        memopt.compile(model, None, {"x": torch.randn(6, 8)}, optimizer=optimizer)
-    except memopt.Refused as error:
-        assert "an operator in place on a slice x[:n]" in str(error), error
-    else:
-        raise AssertionError("was not refused")
+
+    def detached_on_a_side(self, x):
+        y = self.inner(x)
+        if x.mean() > 0:
+            y.detach_()
+        return self.compare(y)
+    for function, words in ((of_a_length, "an operator in place on a slice x[:n]"), (detached_on_a_side, "write x = x.detach()")):
+        model, optimizer = make(function, torch.float32)
+        try:
+            memopt.compile(model, None, {"x": torch.randn(6, 8)}, optimizer=optimizer)
+        except memopt.Refused as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(f"{function.__name__} was not refused")
 
 
 if __name__ == "__main__":

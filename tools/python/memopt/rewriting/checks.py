@@ -255,6 +255,8 @@ class carried_checks(TorchFunctionMode):
             frame = find_frame()
             if frame is not None and not is_hidden(frame.f_code.co_filename) and "int" not in frame.f_globals:
                 raise AskedForInteger(frame)
+        if function is torch.Tensor.detach_ and self._branches:
+            raise Refused("x.detach_() behind a branch that depends on the data is not supported; write x = x.detach()")
         if function == torch.Tensor.data.__get__:
             return args[0].detach()  # PyTorch's trace would take what is written to it for something new
         if function == torch.Tensor.data.__set__:

@@ -149,16 +149,21 @@ def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> Non
     body, operands = getattr(module, get_body.target), region.args[2:]
     written, bare = list_written_inputs(body), _check_hidden(program, region)
     known: dict[torch.fx.Node, torch.fx.Node] = {}
+    read: dict[torch.fx.Node, torch.fx.Node] = {}
+    for place, (inner, value) in enumerate(zip(body.graph.find_nodes(op="placeholder"), operands)):
+        (known if place in written else read)[inner] = value
+
+    def find(inner: torch.fx.Node) -> torch.fx.Node:
+        """What is read is detached where it is: on the side of a branch that reads it, and in front of none that does not."""
+        return _detach(graph, read[inner]) if inner in read else known[inner]
     with graph.inserting_before(region):
-        for place, (inner, value) in enumerate(zip(body.graph.find_nodes(op="placeholder"), operands)):
-            known[inner] = value if place in written else _detach(graph, value)
         for inner in body.graph.nodes:
             if inner.op == "get_attr":
                 setattr(module, f"{get_body.target}_{inner.target}", getattr(body, inner.target))
                 known[inner] = graph.get_attr(f"{get_body.target}_{inner.target}")
             elif inner.op == "call_function":
-                known[inner] = graph.node_copy(inner, known.__getitem__)
-        results = torch.fx.node.map_arg(body.graph.output_node().args[0], known.__getitem__)
+                known[inner] = graph.node_copy(inner, find)
+        results = torch.fx.node.map_arg(body.graph.output_node().args[0], find)
     for value in bare:
         _stop_behind(graph, region, value)
     for user in list(region.users):

@@ -15,7 +15,7 @@ from torch.fx.experimental import symbolic_shapes
 from torch.utils import _pytree as pytree
 
 from ..intervals import BETWEEN
-from ..regions import argument_of, list_written
+from ..regions import argument_of, is_other_name, list_written, looks_at
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 
@@ -46,18 +46,23 @@ _KEEP_FALSE = {*VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "
 _INDEX_AT = {"index_add": 2, "index_copy": 2, "index_reduce": 2, "scatter": 2, "scatter_add": 2, "scatter_reduce": 2}
 
 
-def find_root(node: torch.fx.Node) -> torch.fx.Node:
-    """What a view looks at."""
-    while name_of(node) in VIEWS or node.target is WHEN:
-        node = node.args[0]
-    return node
+def _find_source(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a view looks at, or a part of one in several parts."""
+    if name_of(node) in VIEWS or node.target is WHEN:
+        return node.args[0]
+    return None if is_other_name(node) else looks_at(node)
 
 
 def _find_written(node: torch.fx.Node) -> torch.fx.Node | None:
-    """What the result of a write in place is another name for."""
-    written = next(list_written(node), None)
-    is_name = written is not None and written is node.args[0] and any(result.alias_info is not None for result in node.target._schema.returns)
-    return written if is_name else None
+    """What the result of a write is another name for."""
+    return looks_at(node) if is_other_name(node) else None
+
+
+def find_root(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view looks at."""
+    while (source := _find_source(node)) is not None:
+        node = source
+    return node
 
 
 def find_whole(node: torch.fx.Node) -> torch.fx.Node:
@@ -69,8 +74,8 @@ def find_whole(node: torch.fx.Node) -> torch.fx.Node:
 
 def find_base(node: torch.fx.Node) -> torch.fx.Node:
     """What a view looks at, and the result of a write was written to."""
-    while name_of(node) in VIEWS or node.target is WHEN or _find_written(node) is not None:
-        node = node.args[0]
+    while (source := _find_source(node) or _find_written(node)) is not None:
+        node = source
     return node
 
 
