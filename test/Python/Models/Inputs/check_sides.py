@@ -380,9 +380,32 @@ def solver(self, x, place, keep):
     return torch.stack(found).square().mean() * len(found)
 
 
+@sides()
+def known_attributes(self, x, place, keep):
+    """Tensors that are attributes and no state, and draws that give one number, follow from no data."""
+    columns = [x[:, number] * 2 if is_wide else x[:, number] for number, is_wide in enumerate(self.wide)]
+    size = [self.count.item()][int(torch.empty(1).uniform_(0.0, 1.0).item())]
+    return self.linear(torch.stack(columns, 1))[:, torch.randint(2, 3, (1,)).item():size].square().mean()
+
+
+@sides()
+def region_of_autocast(self, x, place, keep):
+    """Which changes nothing, as it is not enabled."""
+    with torch.autocast("cuda", enabled=False):
+        y = self.linear(x)
+        with torch.no_grad():
+            if keep.any():
+                self.seen += 1
+        with torch.autocast("cpu", torch.bfloat16, enabled=False):
+            if place.max() > 5:
+                y = y * self.linear(x).tanh()
+    return y.square().mean() * self.seen.clamp(min=1)
+
+
 class Sided(Model):
     def __init__(self, function):
         super().__init__(function, 6, 5)
+        self.wide, self.count = torch.tensor([True, False, False, True, True, False]), torch.tensor(4)
         self.register_buffer("seen", torch.zeros(()))
         self.register_buffer("mean", torch.zeros(5))
         self.register_buffer("queue", torch.ones(20, 5))
