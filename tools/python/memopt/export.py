@@ -56,7 +56,7 @@ from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.held_tensors import list_held_tensors, traced_tensors
-from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
+from .tracing.kept_attributes import dropped_leftovers, kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
 from .tracing.stopped_gradients import detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients, keep_written_gradients
 from .tracing.tensor_hooks import add_parameter_hooks, list_parameter_hooks, place_hooks
@@ -253,7 +253,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         def trace() -> torch.export.ExportedProgram:
             while True:
                 try:
-                    with followed_freezing():
+                    with followed_freezing(), dropped_leftovers(step):
                         program = torch.export.export(step, (), dict(batch), strict=False)
                     return inline_branching_regions(program)
                 except Exception as error:

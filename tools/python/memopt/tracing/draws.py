@@ -79,7 +79,7 @@ class decided_draws(TorchFunctionMode):
         return result
 
     def _note_range(self, function, args, kwargs, result) -> None:
-        if not isinstance(result, torch.Tensor) or result.numel() != 1:
+        if not isinstance(result, torch.Tensor) or any(type(size) is not int or size != 1 for size in result.shape):
             return
         found, name = _find_range(function, args, kwargs), getattr(function, "__name__", "")
         if found is None and args and id(args[0]) in self._ranges and (name in _SAME or name in ("to", "long", "int")):
