@@ -381,6 +381,30 @@ def solver(self, x, place, keep):
 
 
 @sides()
+def values_from_before(self, x, place, keep):
+    """A side that gives what was there before: behind it that has two names, of which one is chosen."""
+    y = self.linear(x)
+    most = y if place.max() > 5 else y * 0.5
+    if keep.all():
+        least = y
+    else:
+        least = torch.minimum(y, most - 0.1)
+    return (y - most).exp().sum() + (y - least).square().mean() + (most * least).sum()
+
+
+@sides()
+def stabilized(self, x, place, keep):
+    """As the states of an sLSTM are, of xLSTM: what they begin with follows from no data, what they go on with does."""
+    size, total, most = torch.zeros(8, 5), 0, torch.zeros(8, 5)
+    for number in range(4):
+        y = self.linear(x + number)
+        most = y if torch.all(size == 0) else torch.max(y, most - 0.1)
+        size = (size * 0.5 + torch.exp(y - most)) * keep[:, None]
+        total = total + size * (number + 1)
+    return total.square().mean()
+
+
+@sides()
 def known_attributes(self, x, place, keep):
     """Tensors that are attributes and no state, and draws that give one number, follow from no data."""
     columns = [x[:, number] * 2 if is_wide else x[:, number] for number, is_wide in enumerate(self.wide)]

@@ -134,6 +134,10 @@ def _list_functions(base: type) -> Iterator[type]:
         yield from _list_functions(function)
 
 
+def _call_of_class(replacement, method, function, *args, **kwargs):
+    return replacement(function, functools.partial(method, function), *args, **kwargs)
+
+
 def _list_bound() -> list[tuple]:
     """For each function of others: owner, name and replacement."""
     found: list[tuple] = []
@@ -141,8 +145,9 @@ def _list_bound() -> list[tuple]:
         for name, replacement in (("forward", _forward_bound), ("setup_context", _set_up_bound))[:1 + _has_setup(function)]:
             original = getattr(function, name)
             call = functools.partial(replacement, function, original)
-            of_class = getattr(original, "__self__", None) is function  # which gets the class, as what takes its place does
-            found.append((function, name, (lambda kind, *args, call=call, **kwargs: call(*args, **kwargs)) if of_class else call))
+            if getattr(original, "__self__", None) is function:  # a method of the class, which a derived one may call
+                call = functools.partial(_call_of_class, replacement, original.__func__)
+            found.append((function, name, call))
     return found
 
 

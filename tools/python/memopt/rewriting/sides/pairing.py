@@ -17,11 +17,15 @@ from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
 from .nothing_changes import Nothing, find_base, find_whole
 
-__all__ = ["Differs", "Pairs", "Side", "compare", "find_side"]
+__all__ = ["Differs", "Pairs", "PassesOn", "Side", "compare", "find_side"]
 
 
 class Differs(Exception):
     """Two programs are not one with two sides."""
+
+
+class PassesOn(Differs):
+    """The first program's side gives a value that was there before, `m = x`, where the other's makes one. Behind it nothing tells x from m."""
 
 
 def _list_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
@@ -236,6 +240,8 @@ def _extend(side: Side, pairs: Pairs, differing: list) -> None:
         value = y if y in other else pairs.first_of.get(y)
         if x not in body and y not in other or value is None:
             raise Differs
+        if x not in body:
+            raise PassesOn
         if _are_of_one_shape(x, y):
             if side.phis.setdefault(x, value) is not value:
                 raise Differs
