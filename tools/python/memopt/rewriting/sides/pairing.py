@@ -240,7 +240,7 @@ def _extend(side: Side, pairs: Pairs, differing: list) -> None:
         value = y if y in other else pairs.first_of.get(y)
         if x not in body and y not in other or value is None:
             raise Differs
-        if x not in body:
+        if x not in body and pairs.first_of.get(find_whole(y)) is not find_whole(x):  # nor that tensor, written by the other side
             raise PassesOn
         if _are_of_one_shape(x, y):
             if side.phis.setdefault(x, value) is not value:
