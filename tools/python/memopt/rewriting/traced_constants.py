@@ -51,6 +51,8 @@ class TracedConstants:
 
     def follow(self, function: Callable, args: Sequence, kwargs: Mapping, call: Callable[[], Any]) -> Any:
         """The result of a call of PyTorch, and its value with it where that is known."""
+        if isinstance(function, torch._ops.OpOverload):  # of a trace of the trace
+            return call()
         leaves, tree = pytree.tree_flatten((args, dict(kwargs)))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         makes = function in _MAKERS if not tensors else function in _MAKERS_LIKE
@@ -96,8 +98,9 @@ class TracedConstants:
 
 def _is_data(traced: Any) -> bool:
     """Whether it is a tensor of the model's that is no state: an attribute, or what the code has captured."""
-    return (type(traced) is torch.Tensor and not traced.requires_grad and traced.device.type == "cpu" and traced.layout is torch.strided
-            and traced.numel() <= _MOST_ELEMENTS and _storage_of(traced) is not None)
+    return (type(traced) is torch.Tensor and not torch._is_functional_tensor(traced) and not traced.requires_grad
+            and traced.device.type == "cpu" and traced.layout is torch.strided and traced.numel() <= _MOST_ELEMENTS
+            and _storage_of(traced) is not None)
 
 
 def _storage_of(traced: torch.Tensor) -> int | None:

@@ -149,21 +149,21 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
                 continue
             except Differs:
                 pass
-            side = find_side(program, other, number)
+            passes_on = bool(taken) or number in turned
+            side = find_side(program, other, number, passes_on)
             inside = [node.args[1] for node in side.other if node.target is BRANCH]
             if inside:  # as of elif
                 if _settle_each(other, tracer, taken | {number}, inside, turned):
                     raise Differs
                 drop_markers(other, inside)
-                side = find_side(program, other, number)
+                side = find_side(program, other, number, passes_on)
             sides.append(side)
         except PassesOn:
             passing.append(number)
-            left[number] = None
         except Differs:
             left[number] = tracer.error
-    if not turned.issuperset(passing):
-        raise TakenOtherwise([number for number in passing if number not in turned])
+    if passing:
+        raise TakenOtherwise(passing)
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     chooser = Chooser(program)
     for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
