@@ -51,13 +51,13 @@ from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
 from .rewriting.regions import use_originals
-from .rewriting.sides import find_known_side, find_writing_branch, finish_sides, mark_updates, settle_sides
+from .rewriting.sides import TakenOtherwise, find_known_side, find_writing_branch, finish_sides, mark_updates, settle_sides
 from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.held_tensors import list_held_tensors, traced_tensors
 from .tracing.inference import inference_without_gradients
-from .tracing.kept_attributes import kept_buffers, kept_containers, make_written_buffers
+from .tracing.kept_attributes import dropped_leftovers, kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
 from .tracing.stopped_gradients import (detach_behind, detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients,
                                         keep_written_gradients)
@@ -255,7 +255,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
         def trace() -> torch.export.ExportedProgram:
             while True:
                 try:
-                    with followed_freezing():
+                    with followed_freezing(), dropped_leftovers(step):
                         program = torch.export.export(step, (), dict(batch), strict=False)
                     return inline_branching_regions(program)
                 except Exception as error:
@@ -347,15 +347,28 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
             checks.begin()
 
     def settle() -> dict[int, Exception | None]:
-        nonlocal places, texts
-        places, texts = checks.list_places(), list(checks.texts)
-        return settle_sides(program, retrace)
+        nonlocal program, places, texts
+        while True:
+            places, texts = checks.list_places(), list(checks.texts)
+            try:
+                return settle_sides(program, retrace, turned)
+            except TakenOtherwise as found:
+                numbers = set(found.numbers)
+            turned.update(numbers)
+            checks.turned |= numbers
+            try:
+                program = retrace(lambda number: False)
+            except Exception:  # that side cannot be traced with all others
+                checks.turned -= numbers
+                program = retrace(lambda number: False)
+
+    turned: set[int] = set()
 
     places: list[str] = []
     texts: list[str] = []
     while (found := find_known_side(program)) is not None:  # the numbers of those before it stay
         number, holds = found
-        checks.known[number] = holds if checks.first_side else not holds
+        checks.known[number] = holds == checks.is_first(number)
         program = retrace(lambda number: False)
     while (writing := find_writing_branch(program)) is not None and writing[0] not in checks.avoided:
         checks.avoid(writing[0], [name.removeprefix("net.") for name in writing[1]])

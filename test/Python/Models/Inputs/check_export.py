@@ -64,10 +64,25 @@ def by_second_names(model, x):
     return torch.subtract(h, 1)
 
 
+class _Criterion:
+    def __init__(self, model):
+        self.steps, self.scale = torch.arange(4.0), [model.layer.bias.detach() + 1]
+
+
+def made_by_the_first_call(model, x):
+    """What forward keeps for its later calls is no tensor of a trace, though a branch has the model traced several times."""
+    if getattr(model, "criterion", None) is None:
+        model.criterion = _Criterion(model)
+    y = model.layer(x)
+    if x.sum() > 100:
+        y = y * 2
+    return y * model.criterion.scale[0] + model.criterion.steps
+
+
 REFUSED = {replacing_a_parameter: "in the place of the parameter 'layer.weight'",
            writing_a_parameter: "writes the parameter layer.weight"}
 KEPT = [under_autocast(False), under_autocast(True), differentiating, under_autocast_without_gradients, dropping_a_layer(0.0), dropping_a_layer(1),
-        by_second_names]
+        by_second_names, made_by_the_first_call]
 
 
 def get_program(model):
@@ -93,6 +108,9 @@ for change in KEPT:
     model = Model(change)
     result = get_program(model).module()(**BATCH)
     assert torch.equal(result if torch.is_tensor(result) else result[0], model(**BATCH))
+kept = Model(made_by_the_first_call)
+get_program(kept)
+assert "criterion" not in vars(kept), "an attribute with tensors of a trace"
 names = {str(node.target) for node in get_program(Model(by_second_names)).graph.nodes}
 assert not names & {f"aten.{name}" for name in ("negative.default", "greater.Scalar", "arctan2.default", "absolute.default", "fix.default")}, names
 # A branch by a random number is drawn in each step, with both sides in the program.

@@ -2,8 +2,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Hooks on gradients of tensors and parameters, parameters that forward writes, and those that a model holds twice: three steps beside
-PyTorch's."""
+"""Hooks on gradients of tensors and parameters, gradients of functions, parameters that forward writes, and those that a model holds
+twice: three steps beside PyTorch's."""
 
 import logging
 import warnings
@@ -38,6 +38,83 @@ def kind(function, prepare=lambda model: None):
     assert function.__name__ not in _KINDS
     _KINDS[function.__name__] = function, prepare
     return function
+
+
+# Functions whose method `apply` was bound before: a gradient that is not that of forward
+
+class _Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, steps):
+        ctx.steps = steps
+        result = (x * steps).round() / steps
+        ctx.save_for_backward(result)
+        return result
+
+    @staticmethod
+    def backward(ctx, gradient):
+        result, = ctx.saved_tensors
+        return gradient * (1 - result.square()) / ctx.steps, None
+
+
+class _Coarse(_Rounded):
+    """Has the forward of another."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.steps, None
+
+
+class _Apart(torch.autograd.Function):
+    """What is kept for the backward pass is said apart; one of two results has no gradient."""
+
+    @staticmethod
+    def forward(x, by=2.0):
+        return x * by, x > 0
+
+    @staticmethod
+    def setup_context(ctx, inputs, outputs):
+        ctx.by = inputs[1]
+        ctx.save_for_backward(outputs[1])
+        ctx.mark_non_differentiable(outputs[1])
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        positive, = ctx.saved_tensors
+        return gradient * torch.where(positive, -ctx.by, 0.5), None
+
+
+class _OfClass(torch.autograd.Function):
+    by = 1
+
+    @classmethod
+    def forward(cls, ctx, x):
+        return x * cls.by
+
+    @classmethod
+    def backward(cls, ctx, gradient):
+        return gradient * cls.by * 3
+
+
+class _Derived(_OfClass):
+    by = 2
+
+    @classmethod
+    def forward(cls, ctx, x):
+        return super().forward(ctx, x) * cls.by
+
+
+_rounded, _coarse, _apart, _of_class, _derived = _Rounded.apply, _Coarse.apply, _Apart.apply, _OfClass.apply, _Derived.apply
+
+
+@kind
+def bound(self, x):
+    return self.head(_derived(_of_class(_coarse(_rounded(torch.tanh(self.inner(x)), 4.0), 8.0))))
+
+
+@kind
+def bound_apart(self, x):
+    h, positive = _apart(self.inner(x))
+    return self.head(torch.where(positive, h, _apart(h, 0.5)[0]))
 
 
 # Hooks in forward

@@ -57,6 +57,31 @@ def written_at_labels(self, x, t):
 
 
 @case()
+def padded_by_counts(self, x, t):
+    """As many rows for each sample as the one with the most has, which counts say; a number for all, rows of all samples side by side."""
+    y, sample = self.linear(x), t % 3
+    _, counts = sample.unique(return_counts=True)
+    most = counts.to(torch.int32).max()
+    starts = torch.zeros(4, dtype=torch.int64).scatter_add_(0, sample + 1, torch.ones_like(sample)).cumsum(0)
+    order = sample.argsort(stable=True)
+    places = torch.arange(12) - starts[sample[order]]
+    out = torch.zeros(3, most, 5)
+    out[sample[order], places] = y[order]
+    filled = out.sum(2, keepdim=True).gt_(0.0)
+    wanted = (torch.arange(12) % 2 + torch.arange(3)[:, None] * out.shape[1]).flatten()
+    return (out * filled).square().sum() + out.view(-1, 5)[wanted].sum() + x.new_full((2, 2), counts.max()).sum()
+
+
+@case()
+def lengths_to_mask(self, x):
+    """As speech models make it."""
+    y, lengths = self.linear(x).view(3, 4, 5), (x[:3, 0] > 9).long() + torch.tensor([2, 4, 3])
+    longest = int(torch.max(lengths).item())
+    mask = torch.arange(longest).expand(3, longest) >= lengths.unsqueeze(1)
+    return y.masked_fill(mask.unsqueeze(2), 0.0).square().sum()
+
+
+@case()
 def known_masks(self, x):
     y = self.linear(x)
     near = y @ y.mT
@@ -738,6 +763,9 @@ def check_checks():
             assert (x >= 0).all(), "counts must not be negative"
             if x.max() > 100:
                 raise ValueError("counts must be small")
+            if (x == 77).any():
+                first = torch.where(x == 77)[0][0]
+                torch._assert(False, f"sevens in row {first}")
             torch._check((x.sum() < 1000).item(), lambda: "too many counts")
             return self.linear(x)
     model = Counts()
@@ -748,7 +776,7 @@ def check_checks():
     try:
         step((batch[0] - 2, batch[1]))
     except memopt.Error as error:
-        for text in ("counts must not be negative", "counts must be small", "too many counts", "check_rewriting.py:"):
+        for text in ("counts must not be negative", "counts must be small", "sevens in row", "too many counts", "check_rewriting.py:"):
             assert text in str(error), error
     else:
         raise AssertionError("a batch that the model refuses was trained on")

@@ -380,9 +380,56 @@ def solver(self, x, place, keep):
     return torch.stack(found).square().mean() * len(found)
 
 
+@sides()
+def values_from_before(self, x, place, keep):
+    """A side that gives what was there before: behind it that has two names, of which one is chosen."""
+    y = self.linear(x)
+    most = y if place.max() > 5 else y * 0.5
+    if keep.all():
+        least = y
+    else:
+        least = torch.minimum(y, most - 0.1)
+    return (y - most).exp().sum() + (y - least).square().mean() + (most * least).sum()
+
+
+@sides()
+def stabilized(self, x, place, keep):
+    """As the states of an sLSTM are, of xLSTM: what they begin with follows from no data, what they go on with does."""
+    size, total, most = torch.zeros(8, 5), 0, torch.zeros(8, 5)
+    for number in range(4):
+        y = self.linear(x + number)
+        most = y if torch.all(size == 0) else torch.max(y, most - 0.1)
+        size = (size * 0.5 + torch.exp(y - most)) * keep[:, None]
+        total = total + size * (number + 1)
+    return total.square().mean()
+
+
+@sides()
+def known_attributes(self, x, place, keep):
+    """Tensors that are attributes and no state, and draws that give one number, follow from no data."""
+    columns = [x[:, number] * 2 if is_wide else x[:, number] for number, is_wide in enumerate(self.wide)]
+    size = [self.count.item()][int(torch.empty(1).uniform_(0.0, 1.0).item())]
+    return self.linear(torch.stack(columns, 1))[:, torch.randint(2, 3, (1,)).item():size].square().mean()
+
+
+@sides()
+def region_of_autocast(self, x, place, keep):
+    """Which changes nothing, as it is not enabled."""
+    with torch.autocast("cuda", enabled=False):
+        y = self.linear(x)
+        with torch.no_grad():
+            if keep.any():
+                self.seen += 1
+        with torch.autocast("cpu", torch.bfloat16, enabled=False):
+            if place.max() > 5:
+                y = y * self.linear(x).tanh()
+    return y.square().mean() * self.seen.clamp(min=1)
+
+
 class Sided(Model):
     def __init__(self, function):
         super().__init__(function, 6, 5)
+        self.wide, self.count = torch.tensor([True, False, False, True, True, False]), torch.tensor(4)
         self.register_buffer("seen", torch.zeros(()))
         self.register_buffer("mean", torch.zeros(5))
         self.register_buffer("queue", torch.ones(20, 5))

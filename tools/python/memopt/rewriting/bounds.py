@@ -37,13 +37,22 @@ _JOINS: dict[str, Callable[[Bounds, Bounds], Bounds]] = {
     "stack": lambda a, b: (min(a[0], b[0]), max(a[1], b[1]))}
 
 
+def _plain(value: Any) -> Any:
+    """Of rows that were chosen by a mask all."""
+    return getattr(value, "full", value)
+
+
 class ValueBounds:
     """Of traced values, by identity."""
 
     def __init__(self):
         self._bounds: dict[int, tuple[torch.Tensor, Bounds]] = {}
 
+    def know(self, value: torch.Tensor, least: int, most: int) -> None:
+        self._bounds[id(value)] = value, (least, most)
+
     def get(self, value: Any) -> Bounds | None:
+        value = _plain(value)
         if isinstance(value, bool) or not isinstance(value, (int, torch.Tensor)):
             return None
         if isinstance(value, int):
@@ -58,13 +67,14 @@ class ValueBounds:
                         if value.untyped_storage()._cdata != storage}
 
     def note(self, target: Any, arguments: tuple, keywords: dict, result: Any) -> None:
-        value = result[0] if isinstance(result, (tuple, list)) and result else result
+        value = _plain(result[0] if isinstance(result, (tuple, list)) and result else result)
         if isinstance(value, torch.Tensor) and not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool:
             bounds = self._find(target._schema.name.removeprefix("aten::"), arguments, keywords, value)
             if bounds is not None:
                 self._bounds[id(value)] = value, bounds
 
     def _find(self, name: str, arguments: tuple, keywords: dict, result: torch.Tensor) -> Bounds | None:
+        arguments = tuple(map(_plain, arguments))
         given = arguments[1:] if name == "where" else arguments[0] if name in ("cat", "stack") else arguments
         if name in _JOINS and not keywords.get("alpha", 1) != 1:
             parts = [self.get(part) for part in given if isinstance(part, (int, torch.Tensor))]

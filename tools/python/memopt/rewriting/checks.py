@@ -148,6 +148,8 @@ class carried_checks(TorchFunctionMode):
         self.takes_other: Callable[[int], bool] = lambda number: False
         #: Which side that is: where the condition holds, but where the model has no trace with all of these.
         self.first_side = True
+        #: Branches of which it is the other side, as the values of the first cannot be told from what was there before.
+        self.turned: set[int] = set()
         #: What was asserted, a line each: "model.py:12: Expected ...".
         self.texts: list[str] = []
 
@@ -186,7 +188,7 @@ class carried_checks(TorchFunctionMode):
             if before in self.known:
                 return self.known[before]
             if self.joins:
-                return self.first_side != self.takes_other(before)
+                return self.is_first(before) != self.takes_other(before)
         if number >= MOST_BRANCHES:
             raise EndlessLoop(f"{called_from()}: {ENDLESS_LOOP}")
         if number in self.known:
@@ -194,12 +196,16 @@ class carried_checks(TorchFunctionMode):
             return self.known[number]
         if number in self.avoided:
             self._branches.append((None, called_from()))
-            self.add(torch.logical_not(condition) if self.first_side else condition, self.avoided[number])
-            return not self.first_side
+            self.add(torch.logical_not(condition) if self.is_first(number) else condition, self.avoided[number])
+            return not self.is_first(number)
         condition = condition.detach().reshape(()) != 0
-        marked = torch.ops.memopt.branch(condition if self.first_side else ~condition, number)
+        marked = torch.ops.memopt.branch(condition if self.is_first(number) else ~condition, number)
         self._branches.append((marked, called_from()))
-        return self.first_side != self.takes_other(number)
+        return self.is_first(number) != self.takes_other(number)
+
+    def is_first(self, number: int) -> bool:
+        """What the condition of a branch is in the first trace."""
+        return self.first_side != (number in self.turned)
 
     def turn(self) -> bool:
         """After a trace that failed: whether another, with the other side of all branches, is to be tried."""

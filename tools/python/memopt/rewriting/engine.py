@@ -318,6 +318,9 @@ class Engine:
         if name in control_flow.REGIONS:
             return _RULES[name](self, target, arguments, keywords)
         if any(map(numbers.is_number, leaves)):
+            filled = numbers.fill(self, target, arguments, keywords)
+            if filled is not None:
+                return filled
             if name in intervals.RULES:
                 return _RULES[name](self, target, arguments, keywords)
             if ragged.takes_tensors(name, arguments):

@@ -66,19 +66,28 @@ class AskedForInteger(Exception):
         self.names, self.name = frame.f_globals, name
 
 
-def _index(size: torch.SymInt) -> int:
-    """`range(size)` and `len(x)` ask so, and so do others, which ask again where the module has its own of these."""
-    frame = find_caller(sys._getframe(1))
+def _ask(size: torch.SymInt, names: tuple[str, ...]) -> None:
+    """`range(size)`, `len(x)` and `int(size)` ask so, and so do others, which ask again where the module has its own of these."""
+    frame = find_caller(sys._getframe(2))
     if frame is not None and symbolic_shapes.free_unbacked_symbols(size) and not is_hidden(frame.f_code.co_filename):
-        for name in ("range", "len"):
+        for name in names:
             if name in frame.f_code.co_names and name not in frame.f_globals:
                 raise AskedForInteger(frame, name)
+
+
+def _index(size: torch.SymInt) -> int:
+    _ask(size, ("range", "len"))
     return _index.original(size)
 
 
-_index.original = torch.SymInt.__index__
+def _int(size: torch.SymInt) -> int:
+    _ask(size, ("int",))
+    return _int.original(size)
+
+
+_index.original, _int.original = torch.SymInt.__index__, torch.SymInt.__int__
 #: What is replaced while a step is traced: owner, name and the other function.
-REPLACED = [(torch.SymInt, "__index__", _index)]
+REPLACED = [(torch.SymInt, "__index__", _index), (torch.SymInt, "__int__", _int)]
 
 
 class replaced_integers:

@@ -24,8 +24,8 @@ from torch.utils import _pytree as pytree
 from ..errors import UNKNOWN_NUMBER, Refused
 from .bounds import FEWEST
 
-__all__ = ["Number", "PART_AT", "RULES", "as_truth", "calculate", "call", "find_length", "follows_from_data", "is_number", "is_truth_of_data",
-           "list_cuts", "narrow", "take_slice", "write"]
+__all__ = ["Number", "PART_AT", "RULES", "as_truth", "calculate", "call", "fill", "find_length", "follows_from_data", "is_number",
+           "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
 
 _library = torch.library.Library("memopt", "FRAGMENT")
 #: What x has at these places, as a copy; `RULES` has it for the view that it is in PyTorch.
@@ -47,6 +47,8 @@ def _add_at(ctx: Any, gradient: torch.Tensor) -> tuple:
 torch.library.register_autograd("memopt::part_at", _add_at, setup_context=_keep_places, lib=_library)
 PART_AT = torch.ops.memopt.part_at.default
 
+#: Operators that make a tensor of one number, and where that is among their arguments.
+_FILLED = {"full": 1, "full_like": 1, "new_full": 2}
 #: No size is as large.
 _LARGE = 2 ** 40
 
@@ -162,6 +164,17 @@ def _expect_where(engine: Any, condition: Number, taken: torch.Tensor, text: str
 
 
 _ASSERTS = {"_assert_scalar": _expect, "memopt::expected": _expect_where}
+
+
+def fill(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
+    """A tensor of one number, as of a zero that the number is written over; None of other operators."""
+    place = _FILLED.get(getattr(target, "_opname", ""))
+    if place is None or not is_number(arguments[place]):
+        return None
+    value = arguments[place].tensor
+    zero = 0.0 if value.is_floating_point() else 0  # which has the same type
+    whole = engine.call(target, (*arguments[:place], zero), keywords)
+    return engine.call(torch.ops.aten.copy.default, (whole, value), {})
 
 
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:

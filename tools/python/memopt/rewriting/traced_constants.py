@@ -1,7 +1,8 @@
 # Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
 # See LICENSE for license information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Values that follow from no data, while a model is traced: `torch.linspace(0, 1, 9)`, and what is computed from it alone.
+"""Values that follow from no data, while a model is traced: `torch.linspace(0, 1, 9)`, a tensor that is an attribute and no buffer, and
+what is computed from these alone.
 
 Python may ask for such a value, as solvers do on a grid of times: `if t1 >= times[j]`, `int(steps)`, `torch.arange(count.item())`. It gets
 the number, as in PyTorch, and what it does with that is no branch and no size that depends on data.
@@ -50,6 +51,8 @@ class TracedConstants:
 
     def follow(self, function: Callable, args: Sequence, kwargs: Mapping, call: Callable[[], Any]) -> Any:
         """The result of a call of PyTorch, and its value with it where that is known."""
+        if isinstance(function, torch._ops.OpOverload):  # of a trace of the trace
+            return call()
         leaves, tree = pytree.tree_flatten((args, dict(kwargs)))
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         makes = function in _MAKERS if not tensors else function in _MAKERS_LIKE
@@ -62,6 +65,10 @@ class TracedConstants:
         return result
 
     def _find(self, traced: Any) -> torch.Tensor | None:
+        if _is_data(traced) and self._values.get(id(traced), (lambda: None,))[0]() is not traced:
+            with torch._C.DisableTorchFunction(), _disable_current_modes():
+                self._values[id(traced)] = weakref.ref(traced), traced.clone()
+            self._versions[_storage_of(traced)] = traced._version
         reference, value = self._values.get(id(traced), (lambda: None, None))
         return value if reference() is traced and self._versions.get(_storage_of(traced)) == traced._version else None
 
@@ -87,6 +94,13 @@ class TracedConstants:
         for leaf, value in zip(traced, values):
             self._values[id(leaf)] = weakref.ref(leaf), value
             self._versions[_storage_of(leaf)] = leaf._version
+
+
+def _is_data(traced: Any) -> bool:
+    """Whether it is a tensor of the model's that is no state: an attribute, or what the code has captured."""
+    return (type(traced) is torch.Tensor and not torch._is_functional_tensor(traced) and not traced.requires_grad
+            and traced.device.type == "cpu" and traced.layout is torch.strided and traced.numel() <= _MOST_ELEMENTS
+            and _storage_of(traced) is not None)
 
 
 def _storage_of(traced: torch.Tensor) -> int | None:

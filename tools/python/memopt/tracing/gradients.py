@@ -19,8 +19,10 @@ Only the thread that traces sees any of it: others may train meanwhile.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -72,19 +74,81 @@ def _apply(function, *args, **kwargs):
         return _run_checkpoint(*args)
     if function.__module__.split(".")[0] == "torch":
         return _apply.original.__get__(None, function)(*args, **kwargs)
+    if _has_setup(function):
+        bound = inspect.signature(function.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
     if kwargs:
         raise Refused(f"{function.__qualname__} is applied with keywords, which is not supported")
     context = Context(function.__qualname__, tuple(needs_gradient(value) for value in args))
-    if function.setup_context is not torch.autograd.Function.setup_context:
-        outputs = function.forward(*args)
-        function.setup_context(context, args, outputs)
-    else:
-        outputs = function.forward(context, *args)
+    with _running(function):
+        if _has_setup(function):
+            outputs = function.forward(*args)
+            function.setup_context(context, args, outputs)
+        else:
+            outputs = function.forward(context, *args)
     return join(args, outputs, context,
                  lambda gradients: _run_backward(function, context, gradients, len(args)))
 
 
 _apply.original = torch.autograd.Function.__dict__["apply"]
+
+
+# A method that was bound before, `sparsemax = Sparsemax.apply`, is PyTorch's own, which calls forward and setup_context.
+
+_runs = threading.local()  # `functions`: those whose forward `_apply` runs
+
+
+@contextlib.contextmanager
+def _running(function):
+    outer = getattr(_runs, "functions", ())
+    _runs.functions = (*outer, function)
+    try:
+        yield
+    finally:
+        _runs.functions = outer
+
+
+def _has_setup(function) -> bool:
+    return function.setup_context is not torch.autograd.Function.setup_context
+
+
+def _forward_bound(function, forward, *args, **kwargs):
+    """Called by PyTorch's own method, which has no gradients enabled, `_apply` of the same; by others, forward."""
+    has_setup = _has_setup(function)
+    is_applied = not torch.is_grad_enabled() if has_setup else bool(args) and isinstance(args[0], function._backward_cls)
+    if not is_applied or function in getattr(_runs, "functions", ()):
+        return forward(*args, **kwargs)
+    return _apply(function, *(args if has_setup else args[1:]), **kwargs)
+
+
+def _set_up_bound(function, setup, context, *args, **kwargs):
+    """There is nothing to keep for a backward pass that PyTorch would run."""
+    return None if isinstance(context, function._backward_cls) else setup(context, *args, **kwargs)
+
+
+def _list_functions(base: type) -> Iterator[type]:
+    for function in base.__subclasses__():
+        if function.__module__.split(".")[0] != "torch":
+            yield function
+        yield from _list_functions(function)
+
+
+def _call_of_class(replacement, method, function, *args, **kwargs):
+    return replacement(function, functools.partial(method, function), *args, **kwargs)
+
+
+def _list_bound() -> list[tuple]:
+    """For each function of others: owner, name and replacement."""
+    found: list[tuple] = []
+    for function in dict.fromkeys(_list_functions(torch.autograd.Function)):
+        for name, replacement in (("forward", _forward_bound), ("setup_context", _set_up_bound))[:1 + _has_setup(function)]:
+            original = getattr(function, name)
+            call = functools.partial(replacement, function, original)
+            if getattr(original, "__self__", None) is function:  # a method of the class, which a derived one may call
+                call = functools.partial(_call_of_class, replacement, original.__func__)
+            found.append((function, name, call))
+    return found
 
 
 def _refuse(what: str, instead: str):
@@ -134,13 +198,19 @@ class _Replacements:
     def __init__(self):
         self._entered, self._lock, self._count = threading.local(), threading.Lock(), 0
         self._originals: dict[tuple, Any] = {}  # by owner and name
+        self._inherited: set[tuple] = set()  # those that the owner has from a base
 
     def _choose(self, owner, name, replacement):
         original = self._originals[owner, name]
         if getattr(getattr(owner, name), "__self__", None) is owner:  # a method of the class
             return classmethod(lambda cls, *args, **kwargs: replacement(cls, *args, **kwargs) if self._is_entered()
                                else original.__get__(None, cls)(*args, **kwargs))
-        return lambda *args, **kwargs: (replacement if self._is_entered() else original)(*args, **kwargs)
+
+        def call(*args, **kwargs):
+            return (replacement if self._is_entered() else original)(*args, **kwargs)
+        if inspect.isfunction(getattr(owner, name)):
+            call.__wrapped__ = getattr(owner, name)  # which has the signature
+        return call
 
     def _is_entered(self) -> bool:
         return getattr(self._entered, "value", False)
@@ -148,9 +218,10 @@ class _Replacements:
     def __enter__(self) -> None:
         with self._lock:
             self._count += 1
-            for owner, name, replacement in (*_REPLACED, *observers.list_replaced()):
+            for owner, name, replacement in (*_REPLACED, *observers.list_replaced(), *_list_bound()):
                 if (owner, name) not in self._originals:
-                    self._originals[owner, name] = owner.__dict__[name]
+                    self._originals[owner, name] = inspect.getattr_static(owner, name)
+                    self._inherited.update(() if name in vars(owner) else {(owner, name)})
                     setattr(owner, name, self._choose(owner, name, replacement))
         self._entered.value = True
 
@@ -160,8 +231,12 @@ class _Replacements:
             self._count -= 1
             if self._count == 0:
                 for (owner, name), original in self._originals.items():
-                    setattr(owner, name, original)
+                    if (owner, name) in self._inherited:
+                        delattr(owner, name)
+                    else:
+                        setattr(owner, name, original)
                 self._originals.clear()
+                self._inherited.clear()
 
 
 _replacements = _Replacements()

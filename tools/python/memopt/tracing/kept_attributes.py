@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import types
 from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, OutputKind
 
 from ..errors import Refused
 from ..watching.reads import note_left
 
-__all__ = ["kept_buffers", "kept_containers", "make_written_buffers"]
+__all__ = ["dropped_leftovers", "kept_buffers", "kept_containers", "make_written_buffers"]
 
 
 @contextlib.contextmanager
@@ -44,6 +46,36 @@ def kept_buffers(module: nn.Module) -> Iterator[None]:
             raise Refused(f"forward puts another tensor in the place of the {kind} '{name}', which is trained; only the optimizer writes "
                           "it. Make what forward keeps (a moving average, say) a buffer, or requires_grad=False")
         old.copy_(new.detach())
+
+
+@contextlib.contextmanager
+def dropped_leftovers(module: nn.Module) -> Iterator[None]:
+    """Behind it modules do not have what forward has made for its later calls out of tensors of the trace, `if self.criterion is None:
+    self.criterion = Criterion(self)`: forward makes it anew, in each trace and in PyTorch."""
+    before = [(inner, holder, dict(holder)) for inner in module.modules() for holder in (vars(inner), inner._modules)]
+    try:
+        yield
+    finally:
+        for inner, holder, old in before:
+            for key, value in list(holder.items()):
+                if value is old.get(key) or isinstance(value, torch.Tensor) or not _has_traced(value):
+                    continue
+                note_left(inner, key)
+                if key in old:
+                    holder[key] = old[key]
+                else:
+                    del holder[key]
+
+
+def _has_traced(value: object, depth: int = 4) -> bool:
+    """Whether tensors of a trace are in it."""
+    if isinstance(value, torch.Tensor):
+        return isinstance(value, FakeTensor)
+    if not depth or isinstance(value, (type, types.FunctionType, types.ModuleType)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple, collections.deque)) else vars(
+        value).values() if hasattr(value, "__dict__") else ()
+    return any(_has_traced(part, depth - 1) for part in list(inside))
 
 
 def make_written_buffers(program: torch.export.ExportedProgram) -> None:

@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from .. import internals
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
+from ..rewriting.regions import REGIONS, body_of, is_other_name, list_written, list_written_inputs, looks_at, schema_of
 from ..rewriting.sides.markers import BRANCH
-from ..rewriting.regions import is_other_name, list_written, list_written_inputs, looks_at, schema_of
 from ..user_code.places import place_of_node
 
 __all__ = ["detach_behind", "detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients", "keep_written_gradients"]
@@ -128,13 +128,23 @@ def _has_branches(module: torch.fx.GraphModule) -> bool:
     return any(node.target is BRANCH for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
 
 
+def _changes_nothing(region: torch.fx.Node) -> bool:
+    """`torch.autocast(..., enabled=False)` outside of another region, and one for devices that the trace is not on."""
+    return region.target is torch.ops.higher_order.wrap_with_autocast and (region.args[0] != "cpu" or not region.args[2])
+
+
 def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Branches that stand in regions without gradients stand in the program itself, in place: the region's operators see what they read
-    detached."""
+    detached. So does what stands in regions of autocast that change nothing."""
     graph = program.graph_module.graph
-    for node in list(graph.nodes):
-        if node.op == "call_function" and _is_region(node) and _has_branches(getattr(program.graph_module, node.args[1].target)):
+    node = next(iter(graph.nodes))
+    while node.op != "output":  # what was in a region comes next
+        following = node.next
+        if node.op == "call_function" and (_changes_nothing(node) or _is_region(node) and _has_branches(body_of(node))):
+            before = node.prev
             _inline(program, node)
+            following = before.next
+        node = following
     for name, module in program.graph_module.named_modules():
         for node in module.graph.nodes if name and isinstance(module, torch.fx.GraphModule) else ():
             if node.target is BRANCH:
@@ -145,13 +155,13 @@ def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.exp
 
 
 def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> None:
-    module, graph, get_body = program.graph_module, program.graph_module.graph, region.args[1]
-    body, operands = getattr(module, get_body.target), region.args[2:]
-    written, bare = list_written_inputs(body), _check_hidden(program, region)
+    module, graph, begin = program.graph_module, program.graph_module.graph, REGIONS[region.target]
+    get_body, body, operands = region.args[begin - 1], body_of(region), region.args[begin:]
+    written, bare = list_written_inputs(body), _check_hidden(program, region) if _is_region(region) else []
     known: dict[torch.fx.Node, torch.fx.Node] = {}
     read: dict[torch.fx.Node, torch.fx.Node] = {}
     for place, (inner, value) in enumerate(zip(body.graph.find_nodes(op="placeholder"), operands)):
-        (known if place in written else read)[inner] = value
+        (known if place in written or not _is_region(region) else read)[inner] = value
 
     def find(inner: torch.fx.Node) -> torch.fx.Node:
         """What is read is detached where it is: on the side of a branch that reads it, and in front of none that does not."""

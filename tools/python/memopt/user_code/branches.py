@@ -6,6 +6,8 @@
     assert (x >= 0).all(), "counts must not be negative"
     if x.min() < 0:
         raise ValueError("counts must not be negative")
+    if x.min() < 0:
+        torch._assert(False, "counts must not be negative")
 
 Such a branch is a check: forward goes on with the other side, and what the exception says is what the check says. Which side
 raises is read from the bytecode of the frame that takes the branch.
@@ -22,6 +24,7 @@ from .places import is_own
 __all__ = ["ends_loop", "find_frame", "find_raising_side"]
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE")
+_ASSERTIONS = ("_assert", "_check")
 _RAISES = ("RAISE_VARARGS", "RERAISE")
 _JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE")
 _BETWEEN = ("CACHE", "TO_BOOL", "NOT_TAKEN", "PRECALL", "COPY", "RESUME")
@@ -64,6 +67,16 @@ def _follow(code: _Code, place: int, value: bool) -> int | None:
     return None
 
 
+def _find_failed_check(code: _Code, place: int) -> int | None:
+    """The end of `torch._assert(False, …)`, if it begins here."""
+    if code.list[place].argval not in _ASSERTIONS or not code.list[place].opname.startswith("LOAD_"):
+        return None
+    first = next((part for part in code.list[place + 1:] if part.opname not in _BETWEEN and part.opname != "PUSH_NULL"), None)
+    if first is None or first.opname != "LOAD_CONST" or first.argval is not False:
+        return None
+    return next((end for end in range(place, len(code.list)) if code.list[end].opname == "POP_TOP"), None)
+
+
 def _list_raising(code: _Code, place: int) -> list[int] | None:
     """The instructions on the way to the exception in which every way from `place` ends; None if one does not."""
     seen: list[int] = []
@@ -74,6 +87,11 @@ def _list_raising(code: _Code, place: int) -> list[int] | None:
             if place >= len(code.list) or len(seen) > _MOST_INSTRUCTIONS:
                 return None
             seen.append(place)
+            end = _find_failed_check(code, place)
+            if end is not None and not code.is_caught(place):
+                seen.extend(range(place + 1, end))
+                found = True
+                break
             name = code.list[place].opname
             if name in _RAISES:
                 if code.is_caught(place):

@@ -51,6 +51,15 @@ _BY_ROW = {*layers.RULES} - {"dropout", "native_dropout", "feature_dropout", "be
 _MOVES = {"unsqueeze", "view", "reshape", "flatten"}  # by sizes that are known
 
 
+def _is_pointwise(target: torch._ops.OpOverload) -> bool:
+    """Of operators in place, such as `gt_`, PyTorch says so of the other form alone."""
+    tags = target.tags
+    if target._schema.is_mutable and torch.Tag.pointwise not in tags:
+        other = getattr(torch.ops.aten, target._schema.name.removeprefix("aten::").removesuffix("_"), None)
+        tags = getattr(getattr(other, target._overloadname, None), "tags", tags)
+    return torch.Tag.pointwise in tags
+
+
 def _is_by_row(target: Any, leaves: list, rows: list[Ragged]) -> bool:
     if target is operator.getitem:
         return True
@@ -59,7 +68,7 @@ def _is_by_row(target: Any, leaves: list, rows: list[Ragged]) -> bool:
     if target._schema.is_mutable and len({row.key for row in rows}) > 1:
         return False
     name = target._schema.name.removeprefix("aten::")
-    return torch.Tag.pointwise in target.tags or name in _BY_ROW or name in _MOVES and not any(isinstance(leaf, Count) for leaf in leaves)
+    return _is_pointwise(target) or name in _BY_ROW or name in _MOVES and not any(isinstance(leaf, Count) for leaf in leaves)
 
 
 def widen_parts(target: Any, leaves: list) -> None:
@@ -100,7 +109,7 @@ def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     rule = _OF_ROWS.get(name)
     if rule is not None:
         return rule(engine, target, arguments, keywords)
-    if torch.Tag.pointwise in target.tags or _is_made_of_pointwise(target, arguments, keywords):
+    if _is_pointwise(target) or _is_made_of_pointwise(target, arguments, keywords):
         return pointwise(engine, target, arguments, keywords)
     raise NotRagged()
 

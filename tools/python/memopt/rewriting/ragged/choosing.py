@@ -192,6 +192,7 @@ def _list_runs(engine, values, order, key):
     first = torch.cat([torch.ones(1, dtype=torch.bool), values[1:] != values[:-1]])
     run = first.to(torch.int64).cumsum(0) - 1
     lengths = torch.zeros_like(run).index_add(0, run, torch.ones_like(run)).index_select(0, run)
+    engine.bounds.know(lengths, 0, values.numel())
     inverse = run if order is None else torch.zeros_like(run).index_copy(0, order, run)
     return Ragged(values, 0, first, key), inverse, Ragged(lengths, 0, first, key)
 

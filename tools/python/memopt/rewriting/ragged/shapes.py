@@ -14,7 +14,7 @@ import torch
 from ..intervals import Interval, join
 from . import grids
 from .values import (Count, NotRagged, Ragged, align, align_all, bind, compact, fill_rows, find_order, find_rows, find_whole, front_rows,
-                     list_dims, list_order, plain, plain_all, wrap_dim)
+                     list_dims, list_order, plain, plain_all, spread_over, wrap_dim)
 
 __all__ = ["RULES", "SIZED"]
 
@@ -177,11 +177,25 @@ def _reshape(engine, x: Ragged, sizes: list[int]) -> Ragged:
             return Ragged(full, dim, valid, engine.intern("flat", x.key, size // x.bound))
         if after == before and 0 < size < x.bound and x.bound % size == 0 and x.full.shape[x.dim + 1:].numel() == 1:
             return _group(engine, x, sizes, dim, size)
+        merged = _merge(engine, x, full, dim) if after < before else None
+        if merged is not None:
+            return merged
         after *= size
     interval = engine.find_interval(x.key)
     if interval is not None and interval.start == 0:
         return find_whole(engine, x, x.bound).reshape(sizes)
     raise NotRagged("in another shape")
+
+
+def _merge(engine, x: Ragged, full: torch.Tensor, dim: int) -> Ragged | None:
+    """Rows of each of what lies in front, one behind the other, with what lies behind them."""
+    shape = x.full.shape
+    for first in range(x.dim):
+        for last in range(x.dim, len(shape)):
+            if shape[:first].numel() == full.shape[:dim].numel() and shape[first:last + 1].numel() == full.shape[dim]:
+                valid = spread_over(x.valid, last + 1 - first, x.dim - first).expand(shape[first:last + 1]).reshape(-1)
+                return Ragged(full, dim, valid, engine.intern("merged", x.key, shape[first:x.dim].numel(), shape[x.dim + 1:last + 1].numel()))
+    return None
 
 
 def _group(engine, x: Ragged, sizes: list[int], dim: int, count: int) -> Ragged:

@@ -18,11 +18,15 @@ from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
 from .nothing_changes import Nothing, find_base, find_whole
 
-__all__ = ["Differs", "Pairs", "Side", "compare", "find_side"]
+__all__ = ["Differs", "Pairs", "PassesOn", "Side", "compare", "find_side"]
 
 
 class Differs(Exception):
     """Two programs are not one with two sides."""
+
+
+class PassesOn(Differs):
+    """The first program's side gives a value that was there before, `m = x`, where the other's makes one. Behind it nothing tells x from m."""
 
 
 def _list_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
@@ -203,8 +207,9 @@ def compare(first, second, markers: Sequence[torch.fx.Node]) -> tuple[list[Side]
     return sides, pairs, differing
 
 
-def find_side(first, second, number: int) -> Side:
-    """The side of one branch, with what is to be chosen behind it; `second` took this branch otherwise."""
+def find_side(first, second, number: int, passes_on: bool = False) -> Side:
+    """The side of one branch, with what is to be chosen behind it; `second` took this branch otherwise. With `passes_on` the first's side may
+    give values from before it, which all that reads them behind the branch has to read as the choice."""
     marker = next(node for node in first.graph.nodes if node.target is BRANCH and node.args[1] == number)
     (side,), pairs, differing = compare(first, second, [marker])
     nothing = Nothing(first, marker, side.body)
@@ -214,7 +219,7 @@ def find_side(first, second, number: int) -> Side:
     if side.is_settled:
         side.kept = nothing.list_kept()
         return side
-    _extend(side, pairs, differing)
+    _extend(side, pairs, differing, passes_on)
     return side
 
 
@@ -224,7 +229,14 @@ def _are_of_one_shape(x: torch.fx.Node, y: torch.fx.Node) -> bool:
         and find_shape(a) == find_shape(b)
 
 
-def _extend(side: Side, pairs: Pairs, differing: list) -> None:
+def _reads_choice_alone(side: Side, x: torch.fx.Node, y: torch.fx.Node, seconds: dict) -> bool:
+    """Whether all that reads a value behind the branch has the same in its place in the second program."""
+    nodes = list(x.graph.nodes)
+    behind = set(nodes[nodes.index(side.behind):])
+    return all(user in seconds and all(b is y for a, b in _pair_arguments(user, seconds[user]) if a is x) for user in x.users if user in behind)
+
+
+def _extend(side: Side, pairs: Pairs, differing: list, passes_on: bool) -> None:
     """Finds what is to be chosen behind the sides. What takes values of different shapes, the mean of a number of rows on one side and of
     another on the other, is of the sides, too: its result is chosen."""
     body, other = set(side.body), set(side.other)
@@ -237,6 +249,11 @@ def _extend(side: Side, pairs: Pairs, differing: list) -> None:
         value = y if y in other else pairs.first_of.get(y)
         if x not in body and y not in other or value is None:
             raise Differs
+        if x not in body and pairs.first_of.get(find_whole(y)) is not find_whole(x):  # nor that tensor, written by the other side
+            if not passes_on:
+                raise PassesOn
+            if not _reads_choice_alone(side, x, y, seconds):
+                raise Differs
         if _are_of_one_shape(x, y):
             if side.phis.setdefault(x, value) is not value:
                 raise Differs

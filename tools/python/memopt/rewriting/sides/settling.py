@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import torch
 
@@ -19,15 +19,23 @@ from .choosing import Chooser
 from .edges import mark_edges
 from .markers import BRANCH, drop_ends, drop_markers
 from .nothing_changes import Nothing
-from .pairing import Differs, Side, compare, find_side
+from .pairing import Differs, PassesOn, Side, compare, find_side
 from .written_parameters import ADVICE, find_writing_branch
 
-__all__ = ["MOST_BRANCHES", "settle_sides"]
+__all__ = ["MOST_BRANCHES", "TakenOtherwise", "settle_sides"]
 
 #: Branches that are traced one by one; a loop over more is a loop whose end the data decide.
 MOST_SIDES = 12
 MOST_TRACES = 25
 MOST_BRANCHES = 2048
+
+
+class TakenOtherwise(Exception):
+    """The program is to be traced with the other side of branches, of which it cannot be told what they choose."""
+
+    def __init__(self, numbers: Sequence[int]):
+        super().__init__(numbers)
+        self.numbers = numbers
 
 
 def _settle_all(first, second) -> list[Side]:
@@ -126,11 +134,12 @@ def _mark_settled(sides: Sequence[Side]) -> None:
 
 
 def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: frozenset[int],
-                 numbers: Sequence[int]) -> dict[int, Exception | None]:
+                 numbers: Sequence[int], turned: Set[int]) -> dict[int, Exception | None]:
     """Has the program choose behind each of these branches; `taken` were taken otherwise when it was traced. Returns those that are left,
     with the errors of their other sides."""
     sides: list[Side] = []
     left: dict[int, Exception | None] = {}
+    passing: list[int] = []
     for number in numbers:
         other = tracer.trace(lambda other: other in taken or other == number)
         try:
@@ -141,16 +150,21 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
                 continue
             except Differs:
                 pass
-            side = find_side(program, other, number)
+            passes_on = bool(taken) or number in turned
+            side = find_side(program, other, number, passes_on)
             inside = [node.args[1] for node in side.other if node.target is BRANCH]
             if inside:  # as of elif
-                if _settle_each(other, tracer, taken | {number}, inside):
+                if _settle_each(other, tracer, taken | {number}, inside, turned):
                     raise Differs
                 drop_markers(other, inside)
-                side = find_side(program, other, number)
+                side = find_side(program, other, number, passes_on)
             sides.append(side)
+        except PassesOn:
+            passing.append(number)
         except Differs:
             left[number] = tracer.error
+    if passing:
+        raise TakenOtherwise(passing)
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     chooser = Chooser(program)
     for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
@@ -165,10 +179,11 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
 
 
 def settle_sides(program: torch.export.ExportedProgram,
-                 retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram]) -> dict[int, Exception | None]:
+                 retrace: Callable[[Callable[[int], bool]], torch.export.ExportedProgram],
+                 turned: Set[int] = frozenset()) -> dict[int, Exception | None]:
     """Makes the program compute what holds on either side of its branches. `retrace` traces again with those branches taken
     otherwise whose numbers it is given. Returns the numbers of the branches that have one side in the program nevertheless, with the
-    errors of those that could not be traced otherwise. What goes into the sides of others is marked (edges.py).
+    errors of those that could not be traced otherwise. Raises `TakenOtherwise` for branches that are not among those which were `turned`. What goes into the sides of others is marked (edges.py).
     """
     drop_ends(program)
     left = [node.args[1] for node in program.graph.nodes if node.target is BRANCH]
@@ -186,7 +201,7 @@ def settle_sides(program: torch.export.ExportedProgram,
             pass
     idle = _settle_idle(program, tracer, left)
     left = [number for number in left if not any(side.number == number for side in idle)]
-    found = _settle_each(program, tracer, frozenset(), left) if len(left) <= MOST_SIDES else dict.fromkeys(left)
+    found = _settle_each(program, tracer, frozenset(), left, turned) if len(left) <= MOST_SIDES else dict.fromkeys(left)
     for side in idle:
         Chooser(program).assert_where_taken(side)
     _mark_settled([*settled, *idle])
