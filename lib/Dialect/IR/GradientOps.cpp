@@ -51,10 +51,16 @@ LogicalResult CustomGradientOp::verify() {
   return success();
 }
 
+/// Where the inputs begin, and how many there are. Their range has no index where there are none:
+/// it begins behind all operands.
+static std::pair<unsigned, unsigned> findInputs(CustomGradientOp op) {
+  constexpr unsigned kSegment = 2;
+  return op.getODSOperandIndexAndLength(kSegment);
+}
+
 bool CustomGradientOp::passesGradient(unsigned operand) {
-  OperandRange inputs = getInputs();
-  return operand >= inputs.getBeginOperandIndex() &&
-         operand < inputs.getBeginOperandIndex() + inputs.size();
+  auto [begin, count] = findInputs(*this);
+  return operand >= begin && operand < begin + count;
 }
 bool CustomGradientOp::isGradientMark() { return true; }
 
@@ -88,7 +94,7 @@ LogicalResult CustomGradientOp::differentiate(OpBuilder &builder, ArrayRef<Value
       given.push_back(gradient ? gradient : Value(b.splat(tensorType(value), 0.0)));
   IRMapping mapping;
   mapping.map(getIncoming(), given);
-  unsigned first = getInputs().getBeginOperandIndex();
+  unsigned first = findInputs(*this).first;
   SmallVector<Value> wanted;
   for (auto [i, gradient] : llvm::enumerate(getInputGradients()))
     if (needed[first + i])

@@ -60,9 +60,10 @@ Error GraphImporter::createInputs() {
   return Error::success();
 }
 
-/// What `torch.tensor([])` leaves, to be joined with tensors that have elements.
+/// What `torch.tensor([])` leaves, to be joined with tensors that have elements; and buffers that
+/// keep nothing, as of a layer whose weights are given to it.
 Error GraphImporter::createEmpty(const InputSpec &spec, const TensorMeta &meta) {
-  if (spec.kind != InputSpec::Kind::TensorConstant)
+  if (spec.kind != InputSpec::Kind::TensorConstant && spec.kind != InputSpec::Kind::Buffer)
     return makeError("tensors without elements are not supported");
   Tensor tensor = newTensor(meta.dtype, meta.sizes);
   if (isFloat(meta.dtype)) {

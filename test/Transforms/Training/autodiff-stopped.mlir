@@ -72,3 +72,25 @@ func.func @train_step() -> tensor<f32> {
   // CHECK: memopt.gradient %[[D]], @w
   return %0 : tensor<f32>
 }
+
+// -----
+
+// A function of nothing that has a gradient passes none, though its value was computed from a parameter.
+
+memopt.variable @w : tensor<4xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @train_step
+func.func @train_step() -> tensor<f32> {
+  // CHECK: %[[W:.*]] = memopt.read @w
+  %w = memopt.read @w : tensor<4xf32>
+  // CHECK: %[[V:.*]] = arith.mulf %[[W]], %[[W]] : tensor<4xf32>
+  %v = arith.mulf %w, %w : tensor<4xf32>
+  %g = memopt.incoming_gradient %v {result_number = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+  %y = memopt.custom_gradient %v, %g {operandSegmentSizes = array<i32: 1, 1, 0, 0>}
+    : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: arith.addf %[[V]], %[[W]] : tensor<4xf32>
+  %0 = arith.addf %y, %w : tensor<4xf32>
+  %1 = memopt.reduce %0 {kind = #memopt.reduce<add>, dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
+  // CHECK: %[[ONE:.*]] = arith.constant dense<1.0{{.*}}> : tensor<4xf32>
+  // CHECK: memopt.gradient %[[ONE]], @w
+  return %1 : tensor<f32>
+}

@@ -56,7 +56,6 @@ from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.held_tensors import list_held_tensors, traced_tensors
-from .tracing.inference import inference_without_gradients
 from .tracing.kept_attributes import dropped_leftovers, kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
 from .tracing.stopped_gradients import (detach_behind, detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients,
@@ -251,7 +250,7 @@ def known_tensors(step: nn.Module, training: bool) -> Iterator[None]:
 def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
            watch: contextlib.AbstractContextManager) -> torch.export.ExportedProgram:
     with gradients.watched_gradients(), without_cache(step), decided_draws(), checks_of(step) as checks, replaced_functions(), \
-            replaced_integers() as integers, inference_without_gradients(), watch:
+            replaced_integers() as integers, watch:
         def trace() -> torch.export.ExportedProgram:
             while True:
                 try:

@@ -278,6 +278,26 @@ def left_empty(self, x):
     return self.head(torch.tanh(self.inner(x + self.table)))
 
 
+class _Labels(tuple):
+    """Whose length is of another kind, as that of e3nn's irreducible representations."""
+
+    def __len__(self):
+        raise NotImplementedError
+
+
+def _empty(model):
+    model.labels = _Labels((1, 2))
+    model.register_buffer("weight", torch.zeros(0))
+
+
+def without_elements(self, x):
+    """A buffer that keeps nothing, and an attribute without a length."""
+    return self.head(torch.tanh(self.inner(x))) * (1 + self.weight.numel())
+
+
+kind(without_elements, _empty)
+
+
 # Parameters that the model has twice
 
 def _hold(model):

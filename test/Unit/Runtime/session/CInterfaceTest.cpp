@@ -164,7 +164,9 @@ TEST(CInterfaceTest, OptionsHaveTheSizeThatTheCallerKnows) {
   struct {
     memopt_session_options known;
     int64_t later;
-  } wide{{sizeof wide, nullptr, 1, 0}, 0};
+  } wide{};
+  wide.known.size = sizeof wide;
+  wide.known.threads = 1;
   Outcome outcome = openWith(&wide.known);
   EXPECT_EQ(outcome.code, MEMOPT_OK) << outcome.message;
   memopt_session_close(session);

@@ -35,6 +35,7 @@ from ..rewriting.checks import REPLACED
 from ..rewriting.formulas import Context, join, needs_gradient
 from ..user_code.places import called_from
 from ..watching.reads import unobserved
+from . import inference
 from .tensor_hooks import hook_gradient
 
 __all__ = ["Refused", "check_module", "watched_gradients"]
@@ -183,7 +184,7 @@ def _compile(model=None, **keywords):
 
 _compile.original = torch.compile
 #: What means something else while a step is traced.
-_REPLACED = [*REPLACED, *inner_gradients.REPLACED, *integers.REPLACED, *layers.REPLACED, *sizes.REPLACED,
+_REPLACED = [*REPLACED, *inner_gradients.REPLACED, *integers.REPLACED, *inference.REPLACED, *layers.REPLACED, *sizes.REPLACED,
              (torch._ops.HigherOrderOperator, "__call__", _call_with_graphs), (torch, "compile", _compile),
              (torch.autograd.Function, "apply", _apply), (torch.Tensor, "register_hook", hook_gradient),
              *((owner, name, _refuse(f"{owner.__name__}.{name}", instead)) for owner, name, instead in (

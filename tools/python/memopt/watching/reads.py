@@ -30,7 +30,7 @@ from torch import nn
 from .bytecode import list_asked, list_indexed, list_names
 from .environment import EnvironmentReads
 
-__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "begin_forward", "is_fixed", "is_iterator", "is_of_user", "is_plain", "may_be_kept", "note_left", "observed", "unobserved"]
+__all__ = ["ABSENT", "CONTAINERS", "MUTABLE", "Place", "Reads", "begin_forward", "has_few", "is_fixed", "is_iterator", "is_of_user", "is_plain", "may_be_kept", "note_left", "observed", "unobserved"]
 
 #: The value of a place that is not there.
 ABSENT = object()
@@ -46,10 +46,18 @@ _NUMBERS = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torc
 _MOST_ENTRIES, _MOST_LEVELS, _LONGEST_KEY = 1024, 4, 64
 
 
+def has_few(value: Any, most: int = _MOST_ENTRIES) -> bool:
+    """Whether a container has not too many entries; a user's class of tuples may have no length."""
+    try:
+        return len(value) <= most
+    except Exception:
+        return False
+
+
 def is_plain(value: Any) -> bool:
     """Whether it is a number, a string or the like, or a container of not too many of such."""
     if isinstance(value, (tuple, frozenset, *MUTABLE)):
-        return len(value) <= _MOST_ENTRIES and all(map(is_plain, value))
+        return has_few(value) and all(map(is_plain, value))
     return isinstance(value, _NUMBERS)
 
 
@@ -290,7 +298,7 @@ class Reads:
                     yield Place(f"{place.path}[{key!r}]", value, key)
             if len(value) <= _MOST_ENTRIES and type(value) is dict:
                 self._note_absent(f"{place.path}".replace("{", "{{").replace("}", "}}") + "[{!r}]", value, self.constants)
-        elif isinstance(value, (list, tuple)) and len(value) <= _MOST_ENTRIES:
+        elif isinstance(value, (list, tuple)) and has_few(value):
             for number in range(len(value)):
                 own = {"parent": place} if isinstance(value, tuple) else {}
                 yield Place(f"{place.path}[{number}]", None if own else value, number, **own)
@@ -438,7 +446,7 @@ def _list_held(value: Any, level: int = 0) -> Iterator[nn.Module]:
         names = list_names(value, ("LOAD_GLOBAL", "LOAD_NAME"))
         inner = (*(cell.cell_contents for cell in cells), *(value.__defaults__ or ()),
                  *(value.__globals__[name] for name in names & value.__globals__.keys() if not _is_of_library(value)))
-    elif isinstance(value, (tuple, list)) and len(value) <= _MOST_ENTRIES:
+    elif isinstance(value, (tuple, list)) and has_few(value):
         inner = value
     for part in inner if level <= _MOST_LEVELS else ():
         yield from _list_held(part, level + 1)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..internals import get_gradient_hooks
-from .reads import Reads, is_of_user
+from .reads import Reads, has_few, is_of_user
 
 __all__ = ["find_reads"]
 
@@ -37,7 +37,7 @@ def find_reads(step: nn.Module) -> Reads:
 def _list_kinds(values: Iterable[Any], levels: int) -> Iterator[type]:
     """The user's classes of objects that modules have as attributes, and of what is inside of these."""
     for value in values:
-        if isinstance(value, (list, tuple, dict)) and len(value) <= 64 and levels:
+        if isinstance(value, (list, tuple, dict)) and has_few(value, 64) and levels:
             yield from _list_kinds(value.values() if isinstance(value, dict) else value, levels - 1)
         elif is_of_user(type(value)) and not isinstance(value, (nn.Module, torch.Tensor)):
             yield type(value)
