@@ -89,8 +89,7 @@ def _check_hidden(program: torch.export.ExportedProgram, region: torch.fx.Node) 
     """What a region writes over that has no gradient of its own, and none behind it; what has one is refused."""
     kinds = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
     bare = []
-    for place in list_written_inputs(getattr(program.graph_module, region.args[1].target)):
-        value = region.args[2 + place]
+    for value in list_written(region):
         root = _find_written(value)
         if value.meta["val"].is_floating_point() and root is value and _is_bare(program.graph_module.graph, region, value):
             bare.append(value)
@@ -105,7 +104,7 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
     for node in list(program.graph_module.graph.nodes):
         if node.op != "call_function" or not _is_region(node):
             continue
-        region = getattr(program.graph_module, node.args[1].target)
+        region = body_of(node)
         for value in _check_hidden(program, node):
             _stop_behind(program.graph_module.graph, node, value)
         _detach_inputs(region)
@@ -115,13 +114,13 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
         region.recompile()
 
 
-def _detach_inputs(region: torch.fx.GraphModule) -> None:
-    written, inputs = list_written_inputs(region), region.graph.find_nodes(op="placeholder")
-    for place, value in enumerate(inputs):
-        if place not in written and value.users:
-            with region.graph.inserting_after(inputs[-1]):
-                detached = _detach(region.graph, value)
-            value.replace_all_uses_with(detached, lambda user: user is not detached)
+def _detach_inputs(body: torch.fx.GraphModule) -> None:
+    """What a region reads is detached where it is: on the side of a branch that reads it, and in front of none that does not."""
+    written = list_written_inputs(body)
+    for place, value in enumerate(body.graph.find_nodes(op="placeholder")):
+        for user in list(value.users) if place not in written else ():
+            with body.graph.inserting_before(user):
+                user.replace_input_with(value, _detach(body.graph, value))
 
 
 def _has_branches(module: torch.fx.GraphModule) -> bool:
@@ -157,23 +156,18 @@ def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.exp
 def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> None:
     module, graph, begin = program.graph_module, program.graph_module.graph, REGIONS[region.target]
     get_body, body, operands = region.args[begin - 1], body_of(region), region.args[begin:]
-    written, bare = list_written_inputs(body), _check_hidden(program, region) if _is_region(region) else []
-    known: dict[torch.fx.Node, torch.fx.Node] = {}
-    read: dict[torch.fx.Node, torch.fx.Node] = {}
-    for place, (inner, value) in enumerate(zip(body.graph.find_nodes(op="placeholder"), operands)):
-        (known if place in written or not _is_region(region) else read)[inner] = value
-
-    def find(inner: torch.fx.Node) -> torch.fx.Node:
-        """What is read is detached where it is: on the side of a branch that reads it, and in front of none that does not."""
-        return _detach(graph, read[inner]) if inner in read else known[inner]
+    bare = _check_hidden(program, region) if _is_region(region) else []
+    if _is_region(region):
+        _detach_inputs(body)
+    known = dict(zip(body.graph.find_nodes(op="placeholder"), operands))
     with graph.inserting_before(region):
         for inner in body.graph.nodes:
             if inner.op == "get_attr":
                 setattr(module, f"{get_body.target}_{inner.target}", getattr(body, inner.target))
                 known[inner] = graph.get_attr(f"{get_body.target}_{inner.target}")
             elif inner.op == "call_function":
-                known[inner] = graph.node_copy(inner, find)
-        results = torch.fx.node.map_arg(body.graph.output_node().args[0], find)
+                known[inner] = graph.node_copy(inner, known.__getitem__)
+        results = torch.fx.node.map_arg(body.graph.output_node().args[0], known.__getitem__)
     for value in bare:
         _stop_behind(graph, region, value)
     for user in list(region.users):

@@ -47,8 +47,8 @@ class _Writes:
         for node in list(self._graph.nodes):
             if any(written in self._names for written in list_written(node)):
                 self._write_to_copy(node)
-            elif looks_at(node) in self._names:
-                self._names[node] = looks_at(node)
+            elif (source := looks_at(node)) in self._names:
+                self._names[node] = source
         if self._value is not self._parameter:
             with self._graph.inserting_before(self._graph.output_node()):
                 self._add(aten.copy_.default, self._add(aten.detach.default, self._parameter), self._value)

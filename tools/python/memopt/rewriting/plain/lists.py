@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 
 from ...errors import Refused
+from ..ragged.values import bind
 
 __all__ = ["RULES"]
 
@@ -24,8 +25,8 @@ _NAMES = {"scalars": {"addcmul": "value", "addcdiv": "value"}}
 
 def _for_each(engine, target, arguments, keywords):
     name, parameters = target._schema.name.removeprefix(_PREFIX), target._schema.arguments
-    given = {parameter.name: arguments[place] if place < len(arguments) else keywords.get(parameter.name, parameter.default_value)
-             for place, parameter in enumerate(parameters)}
+    bound = bind(target, arguments, keywords)
+    given = {parameter.name: bound[parameter.name] for parameter in parameters}
     lists = {parameter.name for parameter in parameters if str(parameter.type).startswith("List")}
     numbers = [value for values in list(given.values())[1:] for value in (values if isinstance(values, (list, tuple)) else [values])]
     function = _OTHERS.get((name, any(isinstance(number, (int, float)) for number in numbers)), getattr(aten, name, None))
@@ -41,5 +42,4 @@ def _for_each(engine, target, arguments, keywords):
     return results if target._schema.returns else None
 
 
-RULES = {schema.name: _for_each for schema in torch._C._jit_get_all_schemas()
-         if schema.name.startswith(_PREFIX) and "out" not in schema.overload_name}
+RULES = {name.partition(".")[0]: _for_each for name in torch._C._dispatch_get_all_op_names() if name.startswith(_PREFIX)}
