@@ -56,12 +56,11 @@ from .tracing import gradients
 from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.held_tensors import list_held_tensors, traced_tensors
+from .tracing.hidden_writes import check_written_parameters, copy_written_inputs, keep_hidden_writes
 from .tracing.kept_attributes import dropped_leftovers, kept_buffers, kept_containers, make_written_buffers
 from .tracing.recurrent import recurrent_layers
-from .tracing.stopped_gradients import (detach_behind, detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients,
-                                        keep_written_gradients)
+from .tracing.stopped_gradients import detach_behind, detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients
 from .tracing.tensor_hooks import add_parameter_hooks, list_parameter_hooks, place_hooks
-from .tracing.written_parameters import check_written_parameters, keep_written_parameters
 from .user_code.places import place_of_node
 from .user_code.tracing_errors import find_cause, refuse_tracing_error
 from .user_code.words import ProgramWords
@@ -262,7 +261,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                     if asked is None or not integers.add(asked):
                         raise
                     if checks is not None:
-                        checks.begin()
+                        checks.begin(checks.takes_other)
 
         first_error: Exception | None = None
 
@@ -292,10 +291,10 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    copy_written_inputs(program)
     detach_behind(program)
-    keep_written_parameters(program)
+    keep_hidden_writes(program)
     place_hooks(program)
-    keep_written_gradients(program)
     replace_synonyms(program)
     use_originals(program)
     if has_vmap(program):

@@ -133,7 +133,93 @@ def by_a_mask(self, x):
     return self.compare(z)
 
 
+@kind
+def at_tensors(self, x):
+    """Numbers in tensors, which may count from the end."""
+    z, last = self.inner(x).clone(), self.count - 1
+    z[self.count % 3] += z[2]
+    z[..., last].mul_(2)
+    z[1:, self.count].add_(1)
+    z[z.mean(1).argmax()].tanh_()
+    return self.compare(z) + z[last].mean()
+
+
+@kind
+def of_a_copy(self, x):
+    """`contiguous` has made one of the transposed tensor, and none of the tensor."""
+    z = self.inner(x).clone()
+    copied, same = z.t().contiguous().t(), z.contiguous()
+    z[0].mul_(2)
+    copied[1].add_(1)
+    return self.compare(z * copied + same)
+
+
+# Writes that autograd does not see
+
+@kind
+def seen_by_all_names(self, x):
+    """What has the names of the tensor from before reads what was written."""
+    z = self.inner(x).clone()
+    part, same = z[:3], z.expand(6, 8)
+    z.detach().mul_(0.5)
+    z.t().detach()[0].add_(1)
+    return self.compare(same) + part.square().mean()
+
+
+@kind
+def without_gradients(self, x):
+    z = self.inner(x).clone()
+    part = z[1:]
+    with torch.no_grad():
+        z[:, 0] = 0
+        part.clamp_(-0.5, 0.5)
+        taken = z[2]
+        norm = z.norm()
+    return self.compare(z / (1 + norm) + taken) + part.mean()
+
+
+@kind
+def read_beside_regions(self, x):
+    """A region of the program that reads the same tensor."""
+    z = self.inner(x)
+    z.detach().mul_(z.sum().sigmoid())
+    self.queue[0].lerp_(z.detach()[0], 0.1)
+    with torch.no_grad():
+        self.head(z)
+    return self.compare(z)
+
+
+@kind
+def written_later(self, x):
+    """What was computed without a gradient has one behind a write of what has one."""
+    with torch.no_grad():
+        z = self.head(x)
+    z.view(-1).mul_(self.inner(x).sum().sigmoid())
+    return self.compare(z)
+
+
+@kind
+def of_the_batch(self, x):
+    """The step writes to a copy."""
+    x.clamp_(-1, 1)
+    with torch.no_grad():
+        x[0] = 0
+    return self.compare(self.inner(x))
+
+
 # On sides of branches
+
+@kind
+def at_a_number_there(self, x):
+    """The side that is not traced at first asks for a number."""
+    y = self.inner(x).clone()
+    if (y > 0).sum() > 240:
+        pass
+    else:
+        y[int(self.count) % 3].fill_(0.3)
+    return self.compare(y)
+
+
 
 @kind
 def on_a_side(self, x):
@@ -182,9 +268,9 @@ def make(function, dtype):
     return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
 
-def check(function):
+def check(function, batches=None):
     torch.manual_seed(1)
-    batches = [torch.randn(6, 8) for _ in range(3)]
+    batches = batches or [torch.randn(6, 8) for _ in range(3)]
     model, optimizer = make(function, torch.float64)
     losses = []
     for x in batches:
@@ -195,7 +281,9 @@ def check(function):
         losses.append(loss.item())
     ours, optimizer = make(function, torch.float32)
     step = memopt.compile(ours, None, {"x": batches[0]}, optimizer=optimizer)
+    before = [x.clone() for x in batches]
     found = [step({"x": x}) for x in batches]
+    assert all(map(torch.equal, before, batches)), function.__name__
     step.sync()
     text = lambda text: f"{function.__name__}: {text}"
     torch.testing.assert_close(torch.tensor(found).double(), torch.tensor(losses).double(), rtol=2e-6, atol=2e-6, msg=text)
@@ -203,6 +291,33 @@ def check(function):
     for key, value in ours.state_dict().items():
         torch.testing.assert_close(value.double(), state[key].double(), rtol=1e-5, atol=1e-6, msg=text)
     print(f"ok {function.__name__}")
+
+
+def check_one_sided():
+    """Sides that the program cannot have beside the other: a batch that goes there is refused."""
+    def exchanged(self, x):
+        y, z = self.inner(x), self.head(x)
+        if x.mean() > 0:
+            y, z = z, y
+        return self.compare(y) + z.square().mean()
+
+    def written_by_another_name(self, x):
+        y = self.inner(x)
+        name = y.view(-1)
+        if x.mean() > 0:
+            y = y * 2
+        name.mul_(2)
+        return self.compare(y)
+    for function in (exchanged, written_by_another_name):
+        check(function, [torch.randn(6, 8).abs() for _ in range(3)])
+        model, optimizer = make(function, torch.float32)
+        step = memopt.compile(model, None, {"x": torch.rand(6, 8)}, optimizer=optimizer)
+        try:
+            step({"x": -torch.rand(6, 8)})
+        except memopt.LossNotFinite as error:
+            assert "a branch goes to the side" in str(error), error
+        else:
+            raise AssertionError(f"{function.__name__} took both sides")
 
 
 def check_refusal():
@@ -230,4 +345,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for function in _KINDS:
         check(function)
+    check_one_sided()
     check_refusal()

@@ -32,7 +32,7 @@ from .answers import Answers
 from .bounds import kept_ranges
 from .hits import Hits
 from .integers import AskedForInteger
-from .numbers import as_truth, is_truth_of_data, narrow, take_slice, write
+from .numbers import as_truth, is_truth_of_data, narrow, select, take_slice, write
 from .offsets import Offsets, is_place
 from .sides import ADVICE, MOST_BRANCHES
 from .traced_constants import TracedConstants
@@ -282,8 +282,8 @@ class carried_checks(TorchFunctionMode):
             result = replaced(*args, **kwargs)
             if result is not None:
                 return result
-        if getattr(function, "__name__", "") == "narrow" and len(args) == 4:
-            return narrow(function, *args)
+        if getattr(function, "__name__", "") in ("narrow", "select") and len(args) == (4 if function.__name__ == "narrow" else 3):
+            return (narrow if function.__name__ == "narrow" else select)(function, *args)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
             result = args[0].detach().reshape(())  # what follows from it follows in the step
             self._answers.note(function, args, result)

@@ -25,7 +25,7 @@ from ..errors import UNKNOWN_NUMBER, Refused
 from .bounds import FEWEST
 
 __all__ = ["Number", "PART_AT", "RULES", "as_truth", "calculate", "call", "fill", "find_length", "follows_from_data", "is_number",
-           "is_truth_of_data", "list_cuts", "narrow", "take_slice", "write"]
+           "is_truth_of_data", "list_cuts", "narrow", "select", "take_slice", "write"]
 
 _library = torch.library.Library("memopt", "FRAGMENT")
 #: What x has at these places, as a copy; `RULES` has it for the view that it is in PyTorch.
@@ -282,6 +282,14 @@ def write(function: Any, x: torch.Tensor, index: Any, value: Any) -> None:
         value = value.unsqueeze(value.dim() - behind)
     parts[place] = _list_places(part.start if isinstance(part, slice) else part, lengths[place])
     return function(x, tuple(parts), value)
+
+
+def select(function: Any, x: torch.Tensor, dim: int, index: Any) -> torch.Tensor:
+    """`select`, as PyTorch takes `x[place]` with one number in a tensor, at a place that follows from the data and may count from the end:
+    a view that may be written to, which PyTorch's trace has not of such a place."""
+    if not follows_from_data(index) or symbolic_shapes.statically_known_true(index >= 0) or not isinstance(x.shape[dim], int):
+        return function(x, dim, index)
+    return narrow(torch.narrow, x, dim, index, 1).squeeze(dim)
 
 
 def take_slice(function: Any, x: torch.Tensor, dim: int = 0, start: Any = None, stop: Any = None, step: Any = 1) -> torch.Tensor:

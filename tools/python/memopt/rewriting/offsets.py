@@ -57,9 +57,11 @@ class Offsets:
         return self._numbers[id(root)][2] + number
 
     def settle(self, index: Any) -> Any:
-        """An index with numbers of Python for the places that its slices begin and end at."""
+        """An index with numbers of Python for the places in it, and for those that its slices begin and end at."""
         if isinstance(index, tuple):
             return tuple(map(self.settle, index))
+        if is_place(index):
+            return self.find_number(index)
         if not isinstance(index, slice) or not (is_place(index.start) and is_place(index.stop)):
             return index
         return slice(self.find_number(index.start), self.find_number(index.stop), index.step)

@@ -19,18 +19,31 @@ from torch.utils import _pytree as pytree
 
 from .numbers import PART_AT
 
-__all__ = ["REGIONS", "argument_of", "body_of", "find_original", "is_other_name", "is_result", "list_written", "list_written_inputs",
+__all__ = ["REGIONS", "argument_of", "body_of", "find_original", "is_detached", "is_other_name", "is_region", "is_result", "list_written", "list_written_inputs",
            "looks_at", "schema_of", "use_originals"]
 
 aten = torch.ops.aten
 #: What they give is what they were given, where that has the type that is asked for.
 _CASTS = {aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default}
+#: A copy where the elements lie otherwise than is asked for.
+_MAY_COPY = {aten.contiguous.default, aten.reshape.default, aten.reshape_as.default, aten.flatten.using_ints, *_CASTS}
+_DETACH = {aten.detach.default, aten.detach_.default}
 #: Of regions, where the arguments of their graphs begin.
 REGIONS = {torch.ops.higher_order.wrap_with_set_grad_enabled: 2, torch.ops.higher_order.wrap_with_autocast: 5}
 
 
 def body_of(region: torch.fx.Node) -> torch.fx.GraphModule:
     return getattr(region.graph.owning_module, region.args[REGIONS[region.target] - 1].target)
+
+
+def is_region(node: torch.fx.Node) -> bool:
+    """Whether it is a region without gradients."""
+    return node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and node.args[0] is False
+
+
+def is_detached(node: torch.fx.Node) -> bool:
+    """Whether it is a name without the gradient of what it is a name for."""
+    return node.target in _DETACH or is_result(node) and is_region(node.args[0])
 
 
 def schema_of(node: torch.fx.Node) -> torch.FunctionSchema | None:
@@ -84,9 +97,17 @@ def looks_at(node: torch.fx.Node) -> torch.fx.Node | None:
         # Schemas name no set for a list of results; "*" is the mark of the argument that they are parts of.
         if isinstance(value, torch.fx.Node) and alias is not None and any(
                 alias.before_set & names or not names and alias.after_set == {"*"} for names in results):
-            is_copy = node.target in _CASTS and node.meta["val"].dtype != value.meta["val"].dtype
-            return None if is_copy else value
+            return None if _is_copy(node, value) else value
     return None
+
+
+def _is_copy(node: torch.fx.Node, value: torch.fx.Node) -> bool:
+    """Whether an operator that gives a name for what it is given where it can, `contiguous` or `reshape`, has made a copy."""
+    if node.target in _CASTS and node.meta["val"].dtype != value.meta["val"].dtype:
+        return True
+    result, given = node.meta.get("val"), value.meta.get("val")
+    return (node.target in _MAY_COPY and isinstance(result, torch.Tensor) and isinstance(given, torch.Tensor)
+            and result.untyped_storage()._cdata != given.untyped_storage()._cdata)
 
 
 def is_result(node: torch.fx.Node) -> bool:

@@ -19,7 +19,7 @@ from ..regions import argument_of, is_other_name, list_written, looks_at
 from .amounts import Amounts, is_amount
 from .edges import WHEN
 
-__all__ = ["Nothing", "VIEWS", "find_base", "find_root", "find_whole", "name_of"]
+__all__ = ["Nothing", "VIEWS", "find_base", "find_root", "find_source", "find_whole", "name_of"]
 
 
 def name_of(node: Any) -> str:
@@ -46,7 +46,7 @@ _KEEP_FALSE = {*VIEWS, "any", "clone", "to", "_to_copy", "max", "amax", "sum", "
 _INDEX_AT = {"index_add": 2, "index_copy": 2, "index_reduce": 2, "scatter": 2, "scatter_add": 2, "scatter_reduce": 2}
 
 
-def _find_source(node: torch.fx.Node) -> torch.fx.Node | None:
+def _find_viewed(node: torch.fx.Node) -> torch.fx.Node | None:
     """What a view looks at, or a part of one in several parts."""
     if name_of(node) in VIEWS or node.target is WHEN:
         return node.args[0]
@@ -60,7 +60,7 @@ def _find_written(node: torch.fx.Node) -> torch.fx.Node | None:
 
 def find_root(node: torch.fx.Node) -> torch.fx.Node:
     """What a view looks at."""
-    while (source := _find_source(node)) is not None:
+    while (source := _find_viewed(node)) is not None:
         node = source
     return node
 
@@ -72,9 +72,14 @@ def find_whole(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
+def find_source(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a view looks at, or the result of a write was written to."""
+    return _find_viewed(node) or _find_written(node)
+
+
 def find_base(node: torch.fx.Node) -> torch.fx.Node:
-    """What a view looks at, and the result of a write was written to."""
-    while (source := _find_source(node) or _find_written(node)) is not None:
+    """The tensor that a node is a name for."""
+    while (source := find_source(node)) is not None:
         node = source
     return node
 

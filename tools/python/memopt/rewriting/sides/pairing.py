@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from ..regions import list_written
 from .asserted import is_asserted, list_differing_asserts
 from .markers import BEHIND, BRANCH, find_shape
-from .nothing_changes import Nothing, find_base, find_whole
+from .nothing_changes import Nothing, find_base, find_source, find_whole
 
 __all__ = ["Differs", "Pairs", "PassesOn", "Side", "compare", "find_side"]
 
@@ -220,7 +220,30 @@ def find_side(first, second, number: int, passes_on: bool = False) -> Side:
         side.kept = nothing.list_kept()
         return side
     _extend(side, pairs, differing, passes_on)
+    for x, value in side.phis.items():
+        if find_whole(value) is not find_whole(x):  # else it is no choice
+            _check_names(side, x, {x, value} - {*side.body, *side.other, *side.moved})
     return side
+
+
+def _check_names(side: Side, x: torch.fx.Node, outer: set[torch.fx.Node]) -> None:
+    """A choice is a copy. So where one of its values is from before the branch, what is written behind it to either must not be read by the
+    other's name."""
+    nodes = list(x.graph.nodes)
+    behind = nodes[nodes.index(side.behind):]
+    inside, bases = set(behind), set(map(find_base, outer))
+
+    def follow(node: torch.fx.Node) -> str:
+        while node in inside and (source := find_source(node)) is not None:
+            node = source
+        return "choice" if node is x else "outer" if node not in inside and find_base(node) in bases else ""
+
+    changed: set[str] = set()
+    for node in behind if bases else ():
+        written = set(list_written(node))
+        if any(changed and follow(value) and follow(value) not in changed for value in node.all_input_nodes):
+            raise Differs
+        changed |= {follow(value) for value in written} - {""}
 
 
 def _are_of_one_shape(x: torch.fx.Node, y: torch.fx.Node) -> bool:

@@ -58,6 +58,8 @@ def _settle_all(first, second) -> list[Side]:
 
     for node, value, other in differing:
         if resolve(value) is not pairs.first_of.get(other):
+            if value not in inside:  # the sides give values from before them, as in a, b = b, a
+                raise Differs
             while value in inside:
                 failed.add(inside[value])
                 value = nothings[inside[value]].value_before(value) or other

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+# Part of memopt, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for license information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Small models at random: views, writes in place, regions without gradients, branches by the data and buffers that the model writes itself.
+
+Each seed is one model. A statement is kept where PyTorch can run the model with it, so all models are ones that train there. Three steps in
+memopt are compared with PyTorch's in float64. A refusal is printed and is no failure; a difference is one."""
+
+import argparse
+import copy
+import importlib.util
+import random
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+import memopt
+
+ROWS, COLUMNS, STEPS = 6, 8, 3
+
+HEADER = '''import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8)
+        self.weight = nn.Parameter(torch.randn(8, 8) * 0.3)
+        self.register_buffer("queue", torch.zeros(3, 8))
+        self.register_buffer("mean", torch.ones(8))
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+'''
+
+
+class Writer:
+    """The statements of one model. `names` are values of six rows and eight columns that are there at the place of the next statement."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.made = 0
+
+    def fresh(self):
+        self.made += 1
+        return f"v{self.made}"
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+    def value(self, names):
+        """An expression of shape [6, 8]."""
+        name, other = self.random.choice(names), self.random.choice(names)
+        return self.pick(
+            f"self.a({name})", f"self.b({name})", f"torch.tanh({name})", f"{name} * {other}", f"{name} + 0.5 * {other}",
+            f"torch.sigmoid({name}) * {other}", f"self.norm({name})", f"F.linear({name}, self.weight)", f"{name} @ self.weight",
+            f"F.gelu({name})", f"{name}.clone()", f"{name}.softmax(1)", f"{name} - {name}.mean(1, keepdim=True)",
+            f"torch.where({name} > 0, {other}, {name})", f"{name} + self.mean", f"{name}.detach()", f"{name} * self.queue.mean()",
+            f"{name} + self.queue.repeat(2, 1)", f"{name}.flip(0)", f"{name}.roll(1, 1)", f"torch.cat([{name}[:3], {other}[3:]])",
+            f"torch.stack([{name}[:, :4], {other}[:, 4:]], 1).reshape(6, 8)", f"{name}.masked_fill({other} > 0.5, 0.1)",
+            f"{name}.clamp(-1, 1)", f"{name}.view(3, 16).view(6, 8)", f"{name}.t().contiguous().t()", f"{name}.detach() * 0.5",
+            f"{name}.gather(1, {other}.argsort(1))", f"{name}.cumsum(1) * 0.2", f"{name}.reshape(-1).reshape(6, 8)",
+            f"{name}.square().mean(1, keepdim=True) * {other}", f"{name} + self.count", f"{name}[{other}.mean(1).argsort()]",
+            f"{name}", f"{name}.expand(6, 8)", f"{name}.abs()",
+            f"{name} * {other}.sum().sigmoid()", f"F.normalize({name}, dim=1)", f"{name}.view_as({other})", f"{name}[:]",
+            f"torch.zeros_like({name})", f"torch.empty_like({name}).copy_({other})", f"{name}.new_ones(6, 8)")
+
+    def view(self, names):
+        """A view, the shape of which is known by its kind alone: what is written there is a number or fits all shapes."""
+        name = self.random.choice(names)
+        text = name
+        for _ in range(self.pick(1, 1, 2)):
+            text += self.pick("[:3]", "[:, :4]", ".t()", ".view(-1)", ".flatten()", "[0]", "[-1]", ".unsqueeze(0)", "[::2]",
+                              ".chunk(2)[1]", ".chunk(2, 1)[0]", ".unbind()[1]", ".split(2)[0]", ".narrow(0, 1, 2)", ".diagonal()",
+                              "[1:]", "[..., 1]", ".select(0, 1)", ".transpose(0, 1)", ".view(2, -1)", ".reshape(2, -1)", ".squeeze()",
+                              ".movedim(0, -1)", "[:, ::3]", ".swapaxes(0, -1)", ".detach()", "[None]",
+                              ".view_as(x)", ".tensor_split(3)[1]", "[int(self.count) % 3]", "[self.count % 3]",
+                              ".permute(1, 0)", ".unflatten(0, (2, -1))")
+        return text
+
+    def write(self, target, names):
+        name = self.random.choice(names)
+        return self.pick(
+            f"{target}.mul_(0.5)", f"{target}.add_(0.25)", f"{target}.add_({name}.mean())", f"{target}.tanh_()", f"{target}.zero_()",
+            f"{target}.fill_(0.3)", f"{target}.clamp_(-0.5, 0.5)", f"{target}.copy_({name}[0, 0].clone())", f"{target}.mul_({name}.sum().sigmoid())",
+            f"{target}.masked_fill_({target} > 0.2, 0.2)", f"{target}.add_({target}.mean(), alpha=0.5)", f"{target}.sub_({target}.detach() * 0.1)",
+            f"{target}.lerp_({target}.tanh(), 0.3)", f"{target}.relu_()", f"{target}.mul_({target}.detach().sigmoid())",
+            f"{target}.copy_({target}.flip(0).clone())", f"{target}.detach().mul_(0.9)")
+
+    def assign(self, names):
+        """Item assignments and writes of whole values."""
+        name, other = self.random.choice(names), self.random.choice(names)
+        return self.pick(
+            f"{name}[0] = {other}[1]", f"{name}[:, 1:3] = {other}[:, :2].clone()", f"{name}[{other} > 0] = 0.1", f"{name} *= {other}",
+            f"{name} += self.mean", f"{name}[{other}[:, 0] > 0] *= 0.5", f"{name}[[0, 2]] = {other}[[1, 3]]",
+            f"{name}.index_add_(0, torch.tensor([0, 0, 2]), {other}[:3])", f"{name}.scatter_(1, {other}.argsort(1), {other})",
+            f"{name}.index_copy_(0, torch.tensor([4, 1]), {other}[:2])", f"{name}[int(self.count) % 3] = {other}[0]",
+            f"{name}.diagonal().add_({other}[:, 0])", f"{name}.detach_()",
+            f"{name}[{other}.mean(1).argmax()] = 0.0", f"{name}.copy_({other})", f"{name}[self.count % 3] += {other}[2]",
+            f"{name}, {other} = {other}, {name}", f"{name} = {other}", f"{name} -= {other}.detach()", f"{name}.sub_({other}[0].clone())")
+
+    def state(self, names):
+        """What a model writes to its own buffers and parameters."""
+        name = self.random.choice(names)
+        return self.pick(
+            f"self.queue.mul_(0.9).add_({name}[:3].detach(), alpha=0.1)", f"self.queue[self.count % 3] = {name}.mean(0).detach()",
+            f"self.queue = torch.cat([{name}[:1].detach(), self.queue[:2]])", "self.count += 1", "self.count.add_(1)",
+            f"self.mean = self.mean * 0.9 + {name}.detach().mean(0) * 0.1", f"self.mean.copy_({name}.detach().amax(0))",
+            f"self.queue[1:].copy_({name}.detach()[:2])", "self.queue.copy_(self.queue.roll(1, 0))", f"self.queue[0].lerp_({name}.detach()[0], 0.1)",
+            "self.weight.data.mul_(0.99)", "self.weight.data[0].add_(0.01)", "self.a.weight.data.copy_(self.a.weight.data * 0.9 + self.b.weight.data * 0.1)",
+            f"self.mean.mul_(0.5).add_({name}.data.mean(0))", "self.count = self.count + 1", "self.b.bias.data.clamp_(-0.2, 0.2)",
+            f"self.queue.data = {name}.detach()[3:].clone()", f"self.queue[{name}.detach()[:3].mean(1).argsort()] = self.queue.clone()")
+
+    def condition(self, names):
+        name = self.random.choice(names)
+        return self.pick(f"{name}.mean() > 0", f"{name}.sum().item() > 0.1", "self.count % 2 == 0", "self.count > 0", "int(self.count) == 1",
+                         f"({name} > 0).sum() > 24", "self.training", f"bool(self.queue.sum() > {name}.sum())", f"{name}[0, 0] > {name}[1, 1]")
+
+    def statement(self, names, depth, quiet=False):
+        """(lines, names that are made)."""
+        kind = self.random.random()
+        if kind < 0.34:
+            new = self.fresh()
+            return [f"{new} = {self.value(names)}"], [new]
+        if kind < 0.46:
+            new = self.fresh()
+            return [f"{new} = {self.view(names)}", self.write(new, names)], []
+        if kind < 0.54:
+            return [self.write(self.view(names + ["self.queue", "self.mean"]), names)], []
+        if kind < 0.68:
+            return [self.assign(names)], []
+        if kind < 0.76 or depth > 1:
+            return [self.state(names)], []
+        if kind < 0.86:
+            region = self.pick("torch.no_grad()", "torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)",
+                               "torch.inference_mode()")
+            body, made = self.block(names, depth + 1, self.random.randint(1, 3))
+            return [f"with {region}:"] + body, made
+        if kind < 0.97:
+            condition = self.condition(names)
+            body, _ = self.block(names, depth + 1, self.random.randint(1, 2), inner=True)
+            lines = [f"if {condition}:"] + body
+            if self.random.random() < 0.5:
+                body, _ = self.block(names, depth + 1, self.random.randint(1, 2), inner=True)
+                lines += ["else:"] + body
+            return lines, []
+        body, _ = self.block(names, depth + 1, 1, inner=True)
+        return [f"for _ in range({self.pick(2, 3)}):"] + body, []
+
+    def block(self, names, depth, count, inner=False):
+        """A body, of which those on one side of a branch give their values to names from before."""
+        lines, known = [], list(names)
+        for _ in range(count):
+            statement, made = self.statement(known, depth)
+            lines += statement
+            known += made
+        made = known[len(names):]
+        if inner and (made or self.random.random() < 0.3):
+            lines.append(f"{self.random.choice(names)} = {self.value(known)}")
+        return ["    " + line for line in lines], made
+
+
+def source(lines):
+    return HEADER + "".join(f"        {line}\n" for line in lines)
+
+
+def module(text, place):
+    """The class `Model` of this text, which stands in a file, as code of users does."""
+    place.write_text(text)
+    spec = importlib.util.spec_from_file_location(place.stem, place)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded.Model
+
+
+def batches(seed):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(ROWS, COLUMNS, generator=generator) for _ in range(STEPS)]
+
+
+def reference(made, inputs, dtype):
+    """PyTorch's losses and state after the steps."""
+    model = copy.deepcopy(made).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    before, losses = torch.get_default_dtype(), []
+    torch.set_default_dtype(dtype)
+    try:
+        for x in inputs:
+            loss = model(x.to(dtype))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    finally:
+        torch.set_default_dtype(before)
+    return losses, {name: value.detach().double() for name, value in model.state_dict().items()}
+
+
+def ending(names):
+    """The loss, of the last values."""
+    terms = [f"({name} * {0.5 + 0.25 * index}).square().mean()" for index, name in enumerate([name for name in names if name != "x"][-3:])]
+    return ["loss = " + " + ".join(terms), "return loss + 0.1 * self.b(v0).mean()"]
+
+
+def write_model(seed, folder, length):
+    """The statements of a model that PyTorch runs, and the class."""
+    writer = Writer(seed)
+    lines, names = ["v0 = self.a(x)"], ["v0", "x"]
+    place = folder / f"model_{seed}.py"
+    for _ in range(length * 3):
+        if len(lines) > length:
+            break
+        statement, made = writer.statement([name for name in names if name != "x" or writer.random.random() < 0.3] or names, 0)
+        known = names + made
+        try:
+            torch.manual_seed(seed)
+            Model = module(source(lines + statement + ending(known)), place)
+            losses, state = reference(Model(), [x.clone() for x in batches(seed)], torch.float64)
+            if not all(abs(loss) < 100 for loss in losses):
+                continue
+        except Exception:
+            continue
+        lines, names = lines + statement, known
+    text = source(lines + ending(names))
+    return module(text, place), text
+
+
+def distance(got, want):
+    return (got.double() - want).abs().max().item() / max(1.0, want.abs().max().item()) if got.shape == want.shape else float("inf")
+
+
+def check(seed, folder, length):
+    """What became of a model: 'right', 'refused', 'different', with what to say."""
+    Model, text = write_model(seed, folder, length)
+    inputs = batches(seed)
+    torch.manual_seed(seed)
+    made = Model()
+    losses, state = reference(made, [x.clone() for x in inputs], torch.float64)
+    single_losses, single = reference(made, [x.clone() for x in inputs], torch.float32)
+    model = copy.deepcopy(made)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    try:
+        step = memopt.compile(model, None, {"x": inputs[0].clone()}, optimizer=optimizer)
+        got = [float(step({"x": x.clone()})) for x in inputs]
+        step.sync()
+    except Exception as error:
+        return "refused", f"{type(error).__name__}: {error}", text
+    mine = model.state_dict()
+    if set(mine) != set(state):
+        return "different", f"state {sorted(set(mine) ^ set(state))}", text
+    wrong = []
+    for name, value in state.items():
+        off, limit = distance(mine[name], value), 1e-5 + 4 * distance(single[name], value)
+        if off > limit:
+            wrong.append(f"{name} by {off:.2g}, PyTorch's f32 by {distance(single[name], value):.2g}")
+    for index, (a, b, c) in enumerate(zip(got, losses, single_losses)):
+        if not abs(a - b) <= 1e-5 + 4 * abs(c - b):
+            wrong.append(f"loss {index}: {a:.7g}, expected {b:.7g}")
+    return ("different", "; ".join(wrong), text) if wrong else ("right", "", text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=20, help="the number of models")
+    parser.add_argument("--length", type=int, default=8, help="statements of a model, at most")
+    parser.add_argument("--folder", type=Path, required=True, help="where the models are written")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    counts = {"right": 0, "refused": 0, "different": 0}
+    for seed in range(options.first, options.first + options.count):
+        kind, words, text = check(seed, options.folder, options.length)
+        counts[kind] += 1
+        if kind != "right":
+            print(f"--- seed {seed}: {kind}: {words}", flush=True)
+            if kind == "different":
+                print(text[len(HEADER):], flush=True)
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    return 1 if counts["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
