@@ -57,7 +57,7 @@ from .tracing.draws import decided_draws
 from .tracing.freezing import followed_freezing
 from .tracing.held_tensors import list_held_tensors, traced_tensors
 from .tracing.hidden_writes import check_written_parameters, copy_written_inputs, keep_hidden_writes
-from .tracing.kept_attributes import dropped_leftovers, kept_buffers, kept_containers, make_written_buffers
+from .tracing.kept_attributes import dropped_leftovers, kept_buffers, kept_containers, make_written_buffers, merge_buffers
 from .tracing.recurrent import recurrent_layers
 from .tracing.stopped_gradients import detach_behind, detached_regions, has_graphs, inline_branching_regions, keep_stopped_gradients
 from .tracing.tensor_hooks import add_parameter_hooks, list_parameter_hooks, place_hooks
@@ -291,6 +291,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    merge_buffers(program)
     copy_written_inputs(program)
     detach_behind(program)
     keep_hidden_writes(program)
@@ -306,6 +307,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     program = rewrite_program(program, batch, texts)
     if texts:
         step.checked = tuple(dict.fromkeys((*step.checked, *texts)))
+    use_originals(program)
     make_written_buffers(program)
     check_written_parameters(program)
     keep_stopped_gradients(program)

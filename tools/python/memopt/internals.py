@@ -15,13 +15,23 @@ import torch
 import torch.utils.hooks
 from torch import nn
 
-__all__ = ["count_hooks", "get_gradient_hooks", "has_accumulation_hooks", "has_backward_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors",
+__all__ = ["count_hooks", "get_gradient_hooks", "has_accumulation_hooks", "has_backward_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors", "share_memory",
            "mark_stepped"]
 
 
 def is_real(value: Any) -> bool:
     """Whether it is a tensor of floating-point numbers."""
     return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def share_memory(value: Any, other: Any) -> bool | None:
+    """Whether two tensors are names for one; None of what has no memory of its own to tell by, as those within `torch.vmap`."""
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
+        return None
+    try:
+        return value.untyped_storage()._cdata == other.untyped_storage()._cdata
+    except NotImplementedError:
+        return None
 
 
 def map_tensors(change: Callable[[torch.Tensor], Any], values: Any) -> Any:

@@ -242,6 +242,17 @@ def ordered(self, x, keep):
 
 
 @case()
+def turned(self, x, keep):
+    """Rows from the last to the first, and their elements one behind the other."""
+    y = self.linear(x)
+    rows = y[keep]
+    back = rows.flip(0)
+    filled = y.masked_scatter(keep[:, None], back.flip(-1)) + torch.zeros_like(y).index_copy(0, keep.nonzero()[:, 0], rows.flip(0, 1).sin())
+    few = x.masked_scatter(x > 1.5, y[y[:, 0] > -100])
+    return filled.pow(2).sum() + (back * rows).sum() + few.pow(3).sum()
+
+
+@case()
 def hardest(self, x, keep):
     """As many as follow from the data."""
     losses = self.linear(x).square().sum(1)

@@ -244,7 +244,66 @@ def parts_on_sides(self, x):
     return self.compare(y)
 
 
+@kind
+def given_back_beside_a_branch(self, x):
+    """`float` gives back y, which later readers have with its gradient."""
+    y = self.inner(x)
+    with torch.no_grad():
+        if x.mean() > 0:
+            self.count += 1
+        scale = y.float().abs().mean()
+    return self.compare(y * scale)
+
+
+@kind
+def written_where_detached(self, x):
+    """Each `detach` has the gradients of what is written by it alone; all have its values."""
+    y = self.inner(x).clone()
+    first, second = y.detach(), y[:3].detach()
+    first[0] = self.head(x)[0]
+    second[1] = self.head(x)[2]
+    first.mul_(0.5)
+    with torch.no_grad():
+        y[3] = 0.1
+    return self.compare(y) + first.square().mean() + second.square().mean()
+
+
+@kind
+def computed_beside(self, x):
+    """What a mask chooses under no_grad, of what is read behind it."""
+    y = self.inner(x) * 2
+    with torch.no_grad():
+        torch.masked_select(y, y > 0.5).sum()
+    return self.compare(y)
+
+
+@kind
+def on_an_inner_side(self, x):
+    y = self.inner(x)
+    if x.mean() > 0:
+        if self.count % 2 == 0:
+            self.count += 1
+    return self.compare(y)
+
+
 # No gradients
+
+@kind
+def detached_in_a_region(self, x):
+    y = self.inner(x).clone()
+    with torch.no_grad():
+        y.detach_()
+    return self.compare(y)
+
+
+@kind
+def written_when_detached(self, x):
+    y = self.inner(x).clone()
+    before = y * 2
+    y.detach_()
+    y.diagonal().add_(self.head(x)[:, 0])
+    return self.compare(y) + before.mean()
+
 
 @kind
 def detached_in_place(self, x):
@@ -262,16 +321,16 @@ def in_inference_mode(self, x):
     return (self.inner(x) - target.clone()).square().mean()
 
 
-def make(function, dtype):
+def make(function, dtype, kind=Model):
     torch.manual_seed(0)
-    model = Model(function).to(dtype)
+    model = kind(function).to(dtype)
     return model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
 
 
-def check(function, batches=None):
+def check(function, batches=None, kind=Model):
     torch.manual_seed(1)
     batches = batches or [torch.randn(6, 8) for _ in range(3)]
-    model, optimizer = make(function, torch.float64)
+    model, optimizer = make(function, torch.float64, kind)
     losses = []
     for x in batches:
         optimizer.zero_grad()
@@ -279,7 +338,7 @@ def check(function, batches=None):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    ours, optimizer = make(function, torch.float32)
+    ours, optimizer = make(function, torch.float32, kind)
     step = memopt.compile(ours, None, {"x": batches[0]}, optimizer=optimizer)
     before = [x.clone() for x in batches]
     found = [step({"x": x}) for x in batches]
@@ -291,6 +350,31 @@ def check(function, batches=None):
     for key, value in ours.state_dict().items():
         torch.testing.assert_close(value.double(), state[key].double(), rtol=1e-5, atol=1e-6, msg=text)
     print(f"ok {function.__name__}")
+
+
+class Updater(nn.Module):
+    """Holds the model whose buffers it writes, as callbacks and averages of weights do."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.model.queue.mul_(0.9).add_(x[:3], alpha=0.1)
+
+
+class Held(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.model = Model(function)
+        self.norm = nn.BatchNorm1d(8)
+        self.updater = Updater(self.model)
+        self.other_norm = self.norm
+
+    def forward(self, x):
+        self.updater(x)
+        return self.model(self.norm(x)) + self.updater.model.queue.mean() + self.other_norm(x).square().mean()
 
 
 def check_one_sided():
@@ -345,5 +429,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for function in _KINDS:
         check(function)
+    check(by_name, kind=Held)
     check_one_sided()
     check_refusal()

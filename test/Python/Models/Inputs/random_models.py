@@ -42,9 +42,10 @@ class Model(nn.Module):
 class Writer:
     """The statements of one model. `names` are values of six rows and eight columns that are there at the place of the next statement."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, rows):
         self.random = random.Random(seed)
         self.made = 0
+        self.rows = rows  # the share of statements about rows that the data choose
 
     def fresh(self):
         self.made += 1
@@ -112,9 +113,40 @@ class Writer:
             f"self.queue = torch.cat([{name}[:1].detach(), self.queue[:2]])", "self.count += 1", "self.count.add_(1)",
             f"self.mean = self.mean * 0.9 + {name}.detach().mean(0) * 0.1", f"self.mean.copy_({name}.detach().amax(0))",
             f"self.queue[1:].copy_({name}.detach()[:2])", "self.queue.copy_(self.queue.roll(1, 0))", f"self.queue[0].lerp_({name}.detach()[0], 0.1)",
-            "self.weight.data.mul_(0.99)", "self.weight.data[0].add_(0.01)", "self.a.weight.data.copy_(self.a.weight.data * 0.9 + self.b.weight.data * 0.1)",
-            f"self.mean.mul_(0.5).add_({name}.data.mean(0))", "self.count = self.count + 1", "self.b.bias.data.clamp_(-0.2, 0.2)",
+            "self.weight.detach().mul_(0.99)", "self.weight.detach()[0].add_(0.01)", "self.a.weight.detach().copy_(self.a.weight.data * 0.9 + self.b.weight.data * 0.1)",
+            f"self.mean.mul_(0.5).add_({name}.data.mean(0))", "self.count = self.count + 1", "self.b.bias.detach().clamp_(-0.2, 0.2)",
             f"self.queue.data = {name}.detach()[3:].clone()", f"self.queue[{name}.detach()[:3].mean(1).argsort()] = self.queue.clone()")
+
+    def chosen(self, names):
+        """Statements about rows that the data choose, and the name of what comes of them."""
+        name, other, mask, part, new = self.random.choice(names), self.random.choice(names), self.fresh(), self.fresh(), self.fresh()
+        lines = [self.pick(
+            f"{mask} = {other}[:, 0] > 0", f"{mask} = {name}.mean(1) > {other}.mean(1)", f"{mask} = ({other}[:, 1] * 2).long() == 0",
+            f"{mask} = ({other}[:, 2] > 0) & ({name}[:, 1] < 0.5)", f"{mask} = {other}[:, 0] > {self.pick(-10, 10)}", f"{mask} = x[:, 0] > 0")]
+        places = self.pick(f"{mask}.nonzero()[:, 0]", f"{mask}.nonzero(as_tuple=True)[0]", f"torch.where({mask})[0]", f"{mask}.nonzero().squeeze(1)")
+        rows = self.pick(f"{name}[{mask}]", f"{name}[{places}]", f"{name}.index_select(0, {places})",
+                         f"torch.masked_select({name}, {mask}[:, None]).view(-1, 8)")
+        lines.append(f"{part} = " + self.pick(
+            f"{rows}", f"self.a({rows})", f"torch.tanh({rows})", f"{rows} * {other}[{mask}]", f"self.norm({rows})", f"{rows} - self.mean",
+            f"{rows}.softmax(1)", f"{rows} + {rows}.sum(0)", f"{rows}.cumsum(0)", f"{rows}.clone()", f"F.gelu({rows}).detach()",
+            f"{rows}.square().sum(1, keepdim=True) * {other}[{mask}]", f"{rows}.flip(0)", f"{rows} @ self.weight"))
+        if self.random.random() < 0.2:
+            lines.append(self.pick(f"{part} = {part}[{part}[:, 1] > 0]", f"{part} = {part}[:3]", f"{part} = torch.cat([{part}, {other}[:2]])",
+                                   f"{part} = {part}[{part}[:, 0].argsort()]", f"{part} = {part}.repeat(2, 1)"))
+            whole = []
+        else:
+            whole = [f"{new} = {name}.index_add(0, {places}, {part})", f"{new} = torch.zeros_like({name}).index_copy(0, {places}, {part})",
+                     f"{new} = {name}.index_put(({places},), {part}, accumulate=True)", f"{new} = {name}.masked_scatter({mask}[:, None], {part})",
+                     f"{new} = {name}.clone(); {new}[{mask}] = {part}", f"{new} = {name}.clone(); {new}[{mask}] += {part}",
+                     f"{new} = {other} + F.mse_loss({part}, {other}[{mask}], reduction='sum')", f"{name}[{places}] = {part}; {new} = {name}",
+                     f"{new} = torch.cat([{part}, {name}[~{mask}]])", f"{new} = {other}.scatter(0, {places}[:, None].expand(-1, 8), {part})"]
+        lines += self.pick(*whole, *whole, f"{new} = {name} + {part}.sum(0)", f"{new} = {name} * {part}.sum().sigmoid()",
+                           f"{new} = {other} + {part}.sum(0) / {mask}.sum().clamp(min=1)", f"{new} = {other} + {part}.shape[0]",
+                           f"{new} = {name}; {name} = {name} + {part}.mean(0) if {mask}.any() else {other}",
+                           f"{new} = {other} + torch.cat([{part}, {other}]).amax(0)", f"{new} = {name} + {part}.norm()",
+                           f"{new} = {name} + ({part}.mean() if len({part}) else 0.0)",
+                           f"{new} = {name} + torch.cat([{part}, {name}]).mean(0)", f"{new} = {name} * (1 + {mask}.sum())").split("; ")
+        return lines, [new]
 
     def condition(self, names):
         name = self.random.choice(names)
@@ -123,6 +155,8 @@ class Writer:
 
     def statement(self, names, depth, quiet=False):
         """(lines, names that are made)."""
+        if self.random.random() < self.rows:
+            return self.chosen(names)
         kind = self.random.random()
         if kind < 0.34:
             new = self.fresh()
@@ -137,8 +171,7 @@ class Writer:
         if kind < 0.76 or depth > 1:
             return [self.state(names)], []
         if kind < 0.86:
-            region = self.pick("torch.no_grad()", "torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)",
-                               "torch.inference_mode()")
+            region = self.pick("torch.no_grad()", "torch.no_grad()", "torch.no_grad()", "torch.enable_grad()", "torch.set_grad_enabled(False)")
             body, made = self.block(names, depth + 1, self.random.randint(1, 3))
             return [f"with {region}:"] + body, made
         if kind < 0.97:
@@ -207,9 +240,9 @@ def ending(names):
     return ["loss = " + " + ".join(terms), "return loss + 0.1 * self.b(v0).mean()"]
 
 
-def write_model(seed, folder, length):
+def write_model(seed, folder, length, rows):
     """The statements of a model that PyTorch runs, and the class."""
-    writer = Writer(seed)
+    writer = Writer(seed, rows)
     lines, names = ["v0 = self.a(x)"], ["v0", "x"]
     place = folder / f"model_{seed}.py"
     for _ in range(length * 3):
@@ -234,9 +267,9 @@ def distance(got, want):
     return (got.double() - want).abs().max().item() / max(1.0, want.abs().max().item()) if got.shape == want.shape else float("inf")
 
 
-def check(seed, folder, length):
+def check(seed, folder, length, rows):
     """What became of a model: 'right', 'refused', 'different', with what to say."""
-    Model, text = write_model(seed, folder, length)
+    Model, text = write_model(seed, folder, length, rows)
     inputs = batches(seed)
     torch.manual_seed(seed)
     made = Model()
@@ -269,13 +302,14 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=20, help="the number of models")
     parser.add_argument("--length", type=int, default=8, help="statements of a model, at most")
+    parser.add_argument("--rows", type=float, default=0.0, help="the share of statements about rows that the data choose")
     parser.add_argument("--folder", type=Path, required=True, help="where the models are written")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     options.folder.mkdir(parents=True, exist_ok=True)
     counts = {"right": 0, "refused": 0, "different": 0}
     for seed in range(options.first, options.first + options.count):
-        kind, words, text = check(seed, options.folder, options.length)
+        kind, words, text = check(seed, options.folder, options.length, options.rows)
         counts[kind] += 1
         if kind != "right":
             print(f"--- seed {seed}: {kind}: {words}", flush=True)

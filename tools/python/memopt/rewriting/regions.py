@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .. import internals
 from .numbers import PART_AT
 
-__all__ = ["REGIONS", "argument_of", "body_of", "find_original", "is_detached", "is_other_name", "is_region", "is_result", "list_written", "list_written_inputs",
+__all__ = ["REGIONS", "argument_of", "body_of", "find_original", "is_detached", "is_other_name", "is_region", "is_result", "list_names", "list_written", "list_written_inputs",
            "looks_at", "schema_of", "use_originals"]
 
 aten = torch.ops.aten
@@ -73,10 +74,9 @@ def list_written_inputs(body: torch.fx.GraphModule) -> set[int]:
     found = set()
     for node in body.graph.nodes:
         for written in list_written(node):
-            while (source := looks_at(written)) is not None:
-                written = source
-            if written in places:
-                found.add(places[written])
+            tensor = list_names(written)[-1]
+            if tensor in places:
+                found.add(places[tensor])
     return found
 
 
@@ -101,13 +101,19 @@ def looks_at(node: torch.fx.Node) -> torch.fx.Node | None:
     return None
 
 
+def list_names(value: torch.fx.Node) -> list[torch.fx.Node]:
+    """From a name for a tensor to the tensor."""
+    names = [value]
+    while (source := looks_at(names[-1])) is not None:
+        names.append(source)
+    return names
+
+
 def _is_copy(node: torch.fx.Node, value: torch.fx.Node) -> bool:
     """Whether an operator that gives a name for what it is given where it can, `contiguous` or `reshape`, has made a copy."""
     if node.target in _CASTS and node.meta["val"].dtype != value.meta["val"].dtype:
         return True
-    result, given = node.meta.get("val"), value.meta.get("val")
-    return (node.target in _MAY_COPY and isinstance(result, torch.Tensor) and isinstance(given, torch.Tensor)
-            and result.untyped_storage()._cdata != given.untyped_storage()._cdata)
+    return node.target in _MAY_COPY and internals.share_memory(node.meta.get("val"), value.meta.get("val")) is False
 
 
 def is_result(node: torch.fx.Node) -> bool:

@@ -24,7 +24,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from .. import internals
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
-from ..rewriting.regions import REGIONS, is_detached, is_other_name, is_region, is_result, list_written, looks_at
+from ..rewriting.regions import REGIONS, is_detached, is_other_name, is_region, is_result, list_names, list_written, looks_at
 from ..user_code.places import place_of_node
 
 __all__ = ["check_written_parameters", "copy_written_inputs", "keep_hidden_writes"]
@@ -40,66 +40,98 @@ def _list_results(write: torch.fx.Node) -> Iterator[tuple[torch.fx.Node, torch.f
 
 
 class _Writes:
-    """The hidden writes to one tensor, in the order of the program."""
+    """The hidden writes to one tensor, in the order of the program.
+
+    The tensor has sides: itself, and each `detach` of it or of a view. They have one value, and each has a gradient of its own: of what was
+    written by its names, and of what it was before where another side was written."""
 
     def __init__(self, graph: torch.fx.Graph, tensor: torch.fx.Node):
         self._graph, self._tensor = graph, tensor
-        self._value = tensor  # what it is by now
-        self._names = {tensor: tensor}  # what is a name for that, with what it looks at
+        self._values = {tensor: tensor}  # of sides what the whole is by now; others are as they were
+        self._name_of = {tensor: tensor}  # of nodes the name for the tensor that they are
+        self._sources: dict[torch.fx.Node, torch.fx.Node] = {}  # what a name looks at
+        self._sides = {tensor: tensor}  # of names
         self.copies: set[torch.fx.Node] = set()  # that are written in its place
 
-    def keep(self, is_hidden: Callable[[torch.fx.Node, torch.fx.Node], bool]) -> torch.fx.Node:
-        """What the tensor is at the end. `is_hidden` says so of a node and what it writes to."""
+    def keep(self) -> torch.fx.Node:
+        """What the tensor is at the end."""
         for node in list(self._graph.nodes):
-            if any(written in self._names and is_hidden(node, written) for written in list_written(node)):
-                self._write_to_copy(node)
-            elif (source := looks_at(node)) in self._names:
-                self._names[node] = source
-        return self._value
+            written = next((value for value in list_written(node) if value in self._name_of), None)
+            side = None if written is None else self._sides[self._name_of[written]]
+            if side is not None and (is_region(node) or side is not self._tensor or self._tensor.op == "placeholder"):
+                self._write_to_copy(node, side)
+            elif (source := looks_at(node)) in self._name_of:
+                self._note(node, source)
+        return self._values[self._tensor]
+
+    def _note(self, node: torch.fx.Node, source: torch.fx.Node) -> None:
+        self._name_of[node], self._sources[node] = node, self._name_of[source]
+        self._sides[node] = node if _begins_side(node) else self._sides[self._sources[node]]
 
     def _add(self, function: Callable, *arguments: torch.fx.Node) -> torch.fx.Node:
         node = self._graph.call_function(function, arguments)
         node.meta = dict(self._tensor.meta)
         return node
 
-    def _write_to_copy(self, write: torch.fx.Node) -> None:
+    def _get_value(self, side: torch.fx.Node) -> torch.fx.Node:
+        return self._values[side] if side in self._values else self._add(aten.detach.default, self._values[self._tensor])
+
+    def _write_to_copy(self, write: torch.fx.Node, side: torch.fx.Node) -> None:
         nodes = list(self._graph.nodes)
         behind = set(nodes[nodes.index(write) + 1:])
-        self._names |= {result: source for result, source in _list_results(write) if source in self._names}
+        written, has_gradient = set(list_written(write)), not is_region(write) and side is not self._tensor
+        for result, source in _list_results(write):
+            if source in self._name_of:
+                self._note(result, source)
         with self._graph.inserting_before(write):
-            copy = self._add(aten.clone.default, self._add(aten.detach.default, self._value))
-            self.copies.add(copy)
-            of_copy = {self._value: copy}
-            write.args, write.kwargs = torch.fx.node.map_arg((write.args, write.kwargs),
-                                                             lambda name: self._find(name, of_copy) if name in self._names else name)
-        with self._graph.inserting_after(write):
-            written = self._add(WITH_GRADIENT_OF, copy, self._value)
-        with self._graph.inserting_before(written.next):
-            of_written = {self._value: written}
-            for name in [name for name in self._names if any(user in behind for user in name.users)]:
-                name.replace_all_uses_with(self._find(name, of_written), lambda user: user in behind)
-        self._names = {new: of_written[self._names[old]] for old, new in of_written.items() if not is_other_name(old)}
-        self._value = written
+            value = self._get_value(side)
+            copy = self._add(aten.clone.default, value if has_gradient else self._add(aten.detach.default, value))
+            found: dict[torch.fx.Node, torch.fx.Node] = {}
+            write.args, write.kwargs = torch.fx.node.map_arg((write.args, write.kwargs), lambda node: self._find(
+                self._name_of[node], copy, found) if node in self._name_of and (node in written or not has_gradient) else node)
+        used = [node for node in self._name_of if any(user in behind for user in node.users)]
+        with self._graph.inserting_before(write.next):
+            self._values = {other: copy if has_gradient and other is side else self._add(WITH_GRADIENT_OF, copy, value)
+                            for other, value in self._values.items()}
+            if has_gradient:
+                self._values[side] = copy
+            self._read_anew(used, behind)
+        self.copies |= {copy, *self._values.values()}
 
-    def _find(self, name: torch.fx.Node, made: dict[torch.fx.Node, torch.fx.Node]) -> torch.fx.Node:
-        """Of a name for the tensor the same name for another value, which `made` has with its names; at the place of insertion."""
+    def _read_anew(self, used: list[torch.fx.Node], behind: set[torch.fx.Node]) -> None:
+        """What has a name for the tensor behind a write reads it there."""
+        found: dict[torch.fx.Node, dict] = {}
+        for node in used:
+            name = self._name_of[node]
+            side = self._sides[name]
+            if side not in found:
+                found[side], self._values[side] = {}, self._get_value(side)
+            now = self._find(name, self._values[side], found[side])
+            node.replace_all_uses_with(now, lambda user: user in behind)
+            self._name_of[now] = name
+
+    def _find(self, name: torch.fx.Node, whole: torch.fx.Node, made: dict[torch.fx.Node, torch.fx.Node]) -> torch.fx.Node:
+        """Of a name for the tensor the same name for another value; at the place of insertion. `made` has those that are there."""
+        if name is self._tensor:
+            return whole
         if name not in made:
-            source = self._names[name]
             if is_result(name) and not is_other_name(name):
-                raise Refused(f"{place_of_node(name) or 'the model'}: a part of '{source.name}' that was taken under torch.no_grad() is read behind "
-                              "a write to it; take the part there")
-            other = self._find(source, made)
-            made[name] = other if is_other_name(name) else self._graph.node_copy(name, lambda node: other if node is source else node)
+                raise Refused(f"{place_of_node(name) or 'the model'}: a part of '{self._sources[name].name}' that was taken under "
+                              "torch.no_grad() is read behind a write to it; take the part there")
+            source = self._find(self._sources[name], whole, made)
+            made[name] = source if is_other_name(name) or _begins_side(name) else self._graph.node_copy(
+                name, lambda node: source if node in self._name_of else node)
         return made[name]
+
+
+def _begins_side(node: torch.fx.Node) -> bool:
+    return is_detached(node) and not is_other_name(node)
 
 
 def _follow(value: torch.fx.Node) -> tuple[torch.fx.Node, bool]:
     """The tensor that a name is for, and whether a name on the way to it has no gradient."""
-    detached = False
-    while (source := looks_at(value)) is not None:
-        detached |= is_detached(value)
-        value = source
-    return value, detached
+    *names, tensor = list_names(value)
+    return tensor, any(map(is_detached, names))
 
 
 def _is_hidden(node: torch.fx.Node, written: torch.fx.Node) -> bool:
@@ -124,13 +156,13 @@ def keep_hidden_writes(program: torch.export.ExportedProgram) -> None:
                if spec.kind == InputKind.PARAMETER and program.state_dict[spec.target].requires_grad}
     for node in list(graph.nodes):
         if node.op == "placeholder" and node.name in trained:
-            value = _Writes(graph, node).keep(lambda write, written: True)
+            value = _Writes(graph, node).keep()
             if value is not node:
                 _write_back(graph, node, value)
     copies: set[torch.fx.Node] = set()
     while (tensor := _find_computed(graph, copies)) is not None:
         writes = _Writes(graph, tensor)
-        writes.keep(_is_hidden)
+        writes.keep()
         copies |= writes.copies
     program.graph_module.recompile()
 

@@ -22,7 +22,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from ..errors import Refused
 from ..watching.reads import note_left
 
-__all__ = ["dropped_leftovers", "kept_buffers", "kept_containers", "make_written_buffers"]
+__all__ = ["dropped_leftovers", "kept_buffers", "kept_containers", "make_written_buffers", "merge_buffers"]
 
 
 @contextlib.contextmanager
@@ -65,6 +65,24 @@ def dropped_leftovers(module: nn.Module) -> Iterator[None]:
                     holder[key] = old[key]
                 else:
                     del holder[key]
+
+
+def merge_buffers(program: torch.export.ExportedProgram) -> None:
+    """A buffer that has several names, as where another module holds the module that has it, is one input, in place: torch.export has one
+    for each name, and no program where one is written."""
+    graph, signature = program.graph, program.graph_signature
+    nodes = {node.name: node for node in graph.find_nodes(op="placeholder")}
+    same: dict[int, list] = {}
+    for spec in signature.input_specs:
+        if spec.kind == InputKind.BUFFER and spec.target in program.state_dict:
+            same.setdefault(id(program.state_dict[spec.target]), []).append(spec)
+    for first, *others in same.values():
+        for spec in others:
+            nodes[spec.arg.name].replace_all_uses_with(nodes[first.arg.name])
+            graph.erase_node(nodes[spec.arg.name])
+            signature.input_specs.remove(spec)
+            del program.state_dict[spec.target]
+    program.graph_module.recompile()
 
 
 def _has_traced(value: object, depth: int = 4) -> bool:

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import internals
 from ..errors import Refused
-from ..rewriting.regions import REGIONS, body_of, is_other_name, is_region, list_written_inputs, looks_at
+from ..rewriting.regions import REGIONS, body_of, find_original, is_other_name, is_region, list_names, list_written, list_written_inputs, looks_at
 from ..rewriting.sides.markers import BRANCH
 from ..user_code.places import place_of_node
 
@@ -53,9 +53,7 @@ def keep_stopped_gradients(program: torch.export.ExportedProgram) -> None:
 
 def _is_given(value: torch.fx.Node) -> bool:
     """Whether it is a name for an input of its region."""
-    while (source := looks_at(value)) is not None:
-        value = source
-    return value.op == "placeholder"
+    return list_names(value)[-1].op == "placeholder"
 
 
 def _detach_inputs(body: torch.fx.GraphModule) -> None:
@@ -112,12 +110,13 @@ def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.exp
 
 
 def _is_view(result: torch.fx.Node) -> bool:
-    return looks_at(result) is not None and not is_other_name(result)
+    return looks_at(result) is not None and not is_other_name(result) and find_original(result) is result
 
 
 def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> None:
     module, graph, begin = program.graph_module, program.graph_module.graph, REGIONS[region.target]
     get_body, body, operands = region.args[begin - 1], body_of(region), region.args[begin:]
+    originals = {user: find_original(user) for user in region.users}
     if is_region(region):
         _detach_inputs(body)
     written = list_written_inputs(body) if is_region(region) else ()
@@ -132,8 +131,8 @@ def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> Non
                 known[inner] = graph.node_copy(inner, known.__getitem__)
         known |= zip(body.graph.find_nodes(op="placeholder"), operands)
         results = torch.fx.node.map_arg(body.graph.output_node().args[0], lambda result: known[_find_written(result)])
-    for user in list(region.users):
-        user.replace_all_uses_with(results[user.args[1]])
+    for user, original in originals.items():
+        user.replace_all_uses_with(results[user.args[1]] if original is user else original)
         graph.erase_node(user)
     graph.erase_node(region)
     if not get_body.users:
@@ -149,12 +148,42 @@ def _find_written(value: torch.fx.Node) -> torch.fx.Node:
 
 
 def detach_behind(program: torch.export.ExportedProgram) -> None:
-    """`x.detach_()` takes the gradient from what reads x later, by that name: in place."""
+    """`x.detach_()` takes the gradient from what reads x later, by that name: in place. What is written to x from there on has a gradient of
+    its own."""
+    graph = program.graph
+    for node in list(graph.nodes):
+        if node.target in REGIONS:
+            inputs = body_of(node).graph.find_nodes(op="placeholder")
+            for inner in body_of(node).graph.nodes:
+                if inner.target is torch.ops.aten.detach_.default and (tensor := list_names(inner)[-1]) in inputs:
+                    with graph.inserting_after(node):
+                        _read_behind(graph, _detach(graph, node.args[REGIONS[node.target] + inputs.index(tensor)]))
     for module in program.graph_module.modules():
         for node in list(module.graph.nodes) if isinstance(module, torch.fx.GraphModule) else ():
             if node.target is torch.ops.aten.detach_.default:
-                node.target, places = torch.ops.aten.detach.default, {other: place for place, other in enumerate(module.graph.nodes)}
-                node.args[0].replace_all_uses_with(node, lambda user: places[user] > places[node])
+                node.target = torch.ops.aten.detach.default
+                _read_behind(module.graph, node)
+
+
+def _read_behind(graph: torch.fx.Graph, stopped: torch.fx.Node) -> None:
+    places = {other: place for place, other in enumerate(graph.nodes)}
+    stopped.args[0].replace_all_uses_with(stopped, lambda user: places[user] > places[stopped])
+    _write_apart(graph, stopped)
+
+
+def _write_apart(graph: torch.fx.Graph, stopped: torch.fx.Node) -> None:
+    nodes = list(graph.nodes)
+    behind = nodes[nodes.index(stopped) + 1:]
+    if not any(stopped in list_names(written) for node in behind for written in list_written(node)):
+        return
+    tensor = list_names(stopped)[-1]
+    if any(tensor in (names := list_names(value)) and stopped not in names for node in behind for value in node.all_input_nodes):
+        raise Refused(f"{place_of_node(stopped) or 'the model'}: what x.detach_() gives is written to, and read by another name of x; write "
+                      "x = x.detach().clone()")
+    with graph.inserting_after(stopped):
+        copied = graph.call_function(torch.ops.aten.clone.default, (stopped,))
+    copied.meta = dict(stopped.meta)
+    stopped.replace_all_uses_with(copied, lambda user: user is not copied)
 
 
 def _detach(graph: torch.fx.Graph, value: torch.fx.Node) -> torch.fx.Node:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .values import Count, NotRagged, Ragged, bind, compact, wrap_dim
+from .values import Count, NotRagged, Ragged, bind, compact, rank_of, wrap_dim
 
 __all__ = ["RULES"]
 
@@ -37,6 +37,20 @@ def _sort(engine, target, arguments, keywords):
         return x.with_full(result) if names == "argsort" else tuple(map(x.with_full, result))
     values, order = _sort_rows(engine, x, descending)
     return order if names == "argsort" else (values, order)
+
+
+def _flip(engine, target, arguments, keywords):
+    bound = bind(target, arguments, keywords)
+    x, dims = bound["self"], {wrap_dim(dim, rank_of(bound["self"])) for dim in bound["dims"]}
+    others = sorted(dims - {x.dim})
+    full = target(x.full, others) if others else x.full
+    if x.dim not in dims:
+        return x.with_full(full)
+    if x.alike != 1:
+        raise NotRagged("with elements of all rows in one order")
+    place = (x.count() - 1 - torch.arange(x.bound)).clamp(min=0)
+    valid, key = torch.arange(x.bound) < x.count(), engine.intern("front", x.key)
+    return Ragged(compact(x.with_full(full)).index_select(x.dim, place), x.dim, valid, key, in_front=True)
 
 
 def _take_front(engine: Any, values: Ragged, count: Any) -> Ragged:
@@ -113,4 +127,5 @@ def _median(engine, target, arguments, keywords):
     return torch.where(has_nan, float("nan"), total if x.full.is_floating_point() else found.squeeze(0))
 
 
-RULES = {"quantile": _quantile, "median": _median, "sort": _sort, "argsort": _sort, "topk": _topk}
+RULES = {"quantile": _quantile, "median": _median, "sort": _sort, "argsort": _sort, "topk": _topk,
+         "flip": _flip}

@@ -10,7 +10,7 @@ import torch
 from .choosing import find_places, is_mask, replace_known_masks
 from .coordinates import add_in_place, put_in_place
 from .layers import pointwise
-from .values import NotRagged, Ragged, align, align_all, compact, find_rows, find_whole, front_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
+from .values import NotRagged, Ragged, align, align_all, bind, compact, find_rows, find_whole, front_rows, is_ragged, plain, rank_of, spread_over, wrap_dim
 
 aten = torch.ops.aten
 
@@ -192,6 +192,19 @@ def _scatter_among(engine, target, x, dim, index, source, rest, keywords):
     return x.with_full(x.full.copy_(written) if target._schema.name.endswith("_") else written)
 
 
+def _masked_scatter(engine, target, arguments, keywords):
+    """The elements of rows, one row behind the other."""
+    bound = bind(target, arguments, keywords)
+    x, mask, source = bound["self"], bound["mask"], bound["source"]
+    if isinstance(x, Ragged) or isinstance(mask, Ragged) or source.dim:
+        raise NotRagged("into them" if isinstance(x, Ragged) else "with elements of all rows in one order")
+    elements = compact(source).reshape(-1)
+    engine.expect(mask.expand_as(x).sum() <= source.count() * (elements.numel() // source.bound),
+                  "masked_scatter takes more elements than there are", source)
+    missing = x.numel() - elements.numel()
+    return target(x, mask, torch.cat([elements, elements.new_zeros(missing)]) if missing > 0 else elements)
+
+
 def _count(engine, target, arguments, keywords):
     """How many rows have each of `minlength` numbers; as above."""
     bound = {**dict(zip(("self", "weights", "minlength"), arguments)), **keywords}
@@ -205,7 +218,7 @@ def _count(engine, target, arguments, keywords):
     return _scatter(engine, aten.index_add.default, (torch.zeros(length, dtype=kind), 0, index, weights), {})
 
 
-RULES = {"bincount": _count, "copy_": _copy, **dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
+RULES = {"bincount": _count, "copy_": _copy, "masked_scatter": _masked_scatter, "masked_scatter_": _masked_scatter, **dict.fromkeys(("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "scatter",
                        "scatter_", "index_copy", "index_copy_", "index_reduce", "index_reduce_"), _scatter)}
 #: What may have rows for indices.
 MAKERS = {"index_put": _index_put, "index_put_": _index_put, "index_fill": _index_fill, "index_fill_": _index_fill}

@@ -133,6 +133,11 @@ class Side:
     def number(self) -> int:
         return self.marker.args[1]
 
+    @property
+    def has_branches(self) -> bool:
+        """Whether branches stand on the first's side, whose other sides are not in its body."""
+        return any(node.target is BRANCH for node in self.body)
+
 
 def _is_from_inside(written: torch.fx.Node, body: set[torch.fx.Node]) -> bool:
     """Whether it is a name that a side has given to a tensor, or made there."""
@@ -214,7 +219,7 @@ def find_side(first, second, number: int, passes_on: bool = False) -> Side:
     (side,), pairs, differing = compare(first, second, [marker])
     nothing = Nothing(first, marker, side.body)
     side.pairs, (side.asserted, side.others_asserted) = pairs, list_differing_asserts(first, second, side, pairs)
-    side.is_settled = not side.other and nothing.writes_nothing() and all(
+    side.is_settled = not side.other and not side.has_branches and nothing.writes_nothing() and all(
         nothing.value_before(x) is pairs.first_of.get(y, y) for _, x, y in differing)
     if side.is_settled:
         side.kept = nothing.list_kept()

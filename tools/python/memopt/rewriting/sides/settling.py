@@ -44,7 +44,7 @@ def _settle_all(first, second) -> list[Side]:
     sides, pairs, differing = compare(first, second, markers)
     inside = {node: side for side in sides for node in side.body}
     nothings = {side: Nothing(first, side.marker, side.body) for side in sides}
-    failed = {side for side in sides if side.other or not nothings[side].writes_nothing()}
+    failed = {side for side in sides if side.other or side.has_branches or not nothings[side].writes_nothing()}
 
     def resolve(value: torch.fx.Node) -> torch.fx.Node:
         while value in inside:
@@ -168,6 +168,9 @@ def _settle_each(program: torch.export.ExportedProgram, tracer: _Tracer, taken: 
     if passing:
         raise TakenOtherwise(passing)
     order = {node: place for place, node in enumerate(program.graph.nodes)}
+    crossing = {inner for side in sides for inner in sides if inner.marker in side.body and order[inner.behind] > order[side.behind]}
+    left |= dict.fromkeys(side.number for side in crossing)  # what they do at the end would not be where the outer branch is taken
+    sides = [side for side in sides if side not in crossing]
     chooser = Chooser(program)
     for side in sorted(sides, key=lambda side: (order[side.behind], -side.number)):  # the innermost first
         if side.is_settled:
