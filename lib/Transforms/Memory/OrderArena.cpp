@@ -49,7 +49,7 @@ OrderArena::OrderArena(const KernelGraph &graph, Block &block, ArrayRef<Operatio
 
 void OrderArena::addBuffers(const KernelGraph &graph, Block &block,
                             const DenseMap<Operation *, unsigned> &numbers) {
-  SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+  ArrayRef<int32_t> inPlaceOf = graph.getBuffersInPlace();
   std::vector<std::pair<planning::ArenaProblem *, int32_t>> places(graph.getBuffers().size());
   for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
     Operation *instruction = buffer.op ? block.findAncestorOpInBlock(*buffer.op) : nullptr;

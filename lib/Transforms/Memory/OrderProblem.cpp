@@ -42,7 +42,7 @@ static planning::PlanBuffer getPlanBuffer(const Buffer &buffer) {
 }
 
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
-  SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+  ArrayRef<int32_t> inPlaceOf = graph.getBuffersInPlace();
   SmallVector<int32_t> itemOf(graph.getBuffers().size(), -1);
   for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
     if (buffer.space != space)
@@ -88,10 +88,9 @@ FailureOr<int64_t> mlir::memopt::getArenaBytes(const StepModel &step, ::memopt::
 // Problem of order
 //===----------------------------------------------------------------------===//
 
-/// Where the activations of a step live: in the last loop over micro-batches, else in the step.
-static Block &getOrderedBlock(Block &step) {
-  Block *block = &step;
-  for (auto loop : step.getOps<RepeatOp>())
+Block &OrderProblem::getMainBlock(const StepModel &step) {
+  Block *block = &step.getBody();
+  for (auto loop : step.getBody().getOps<RepeatOp>())
     block = &loop.getBody().front();
   return *block;
 }
@@ -114,8 +113,7 @@ static SmallVector<Operation *> getInstructionsOf(const KernelGraph &graph, Bloc
 }
 
 OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room)
-    : OrderProblem(step, KernelGraph(step.getFunction()), getOrderedBlock(step.getBody()), costs,
-                   room) {}
+    : OrderProblem(step, KernelGraph(step.getFunction()), getMainBlock(step), costs, room) {}
 
 OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
                            const CostModel &costs, HostRoom room)
@@ -129,6 +127,7 @@ OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Bloc
     addInstruction(graph, op, costs);
   addBlocks();
   addWriteOrder(step);
+  addYieldOrder();
   addEnd();
   if (room.swaps)
     addWays(graph, costs);
@@ -139,14 +138,17 @@ bool OrderProblem::isOwn(Value root) const {
   return root.getParentBlock() == &block && !root.getDefiningOp<ReadOp>();
 }
 
-/// What is there before the block: inputs of the step, or for a loop all that lives through it.
+/// What is there before the block: inputs of the step, or for a loop over micro-batches all that
+/// lives through it. What a scan's body needs is scratch of the scan, whatever lives around it.
 void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
   planning::PlanOp &inputs = problem.ops.emplace_back();
   inputs.pinned = true;
+  Operation *parent = block.getParentOp();
+  if (isa<ScanOp>(parent))
+    return;
   for (const Buffer &buffer : graph.getBuffers())
     if (buffer.kind == Buffer::Kind::Variable)
       problem.residents.push_back(getPlanBuffer(buffer));
-  Operation *parent = block.getParentOp();
   if (!isInstruction(parent)) {
     for (BlockArgument argument : block.getArguments())
       inputs.results.push_back(getPlanBuffer(graph.getBuffers()[graph.getBufferOf(argument)]));
@@ -272,19 +274,22 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
   unsigned number = graph.getBufferOf(result);
   const Buffer &buffer = graph.getBuffers()[number];
-  bool inVariable = buffer.kind == Buffer::Kind::Variable;
-  maker.pinned |= inVariable;
+  auto scan = dyn_cast<ScanOp>(result.getOwner());
+  bool isCarried = scan && result.getResultNumber() < scan.getCarried().size();
+  bool isTaken = getTakenRoot(result) != nullptr;
+  Value home = buffer.value; // none of a variable
+  bool isElsewhere = !home || (home != result && !isTaken && !isCarried);
+  maker.pinned |= isElsewhere;
   maker.results.push_back(getPlanBuffer(buffer));
-  if (inVariable || getTakenRoot(result))
+  if (isElsewhere || isTaken)
     maker.results.back().bytes = 0; // who reads it reads the value that has the bytes, too
-  if (auto scan = dyn_cast<ScanOp>(result.getOwner());
-      scan && result.getResultNumber() < scan.getCarried().size()) {
+  if (isCarried) {
     Value start = getBufferRoot(scan.getCarried()[result.getResultNumber()]);
     if (isOwn(start))
       maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(start)});
     return;
   }
-  if (!inVariable && !getTakenRoot(result))
+  if (!isElsewhere && !isTaken)
     for (unsigned taken : graph.getTakeableBuffers(number))
       if (Value root = findOperandIn(graph, result.getOwner(), taken); isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
@@ -337,10 +342,10 @@ static SmallVector<Operation *> getMoments(Operation *op) {
   return moments;
 }
 
-/// The instructions that read what `read` gives, reshapes looked through.
-static SmallVector<Operation *> getReaders(ReadOp read) {
+/// The instructions that read a value, reshapes looked through.
+static SmallVector<Operation *> getReaders(Value value) {
   SmallVector<Operation *> readers;
-  SmallVector<Value> values{read.getResult()};
+  SmallVector<Value> values{value};
   for (size_t i = 0; i < values.size(); ++i)
     for (Operation *user : values[i].getUsers()) {
       if (isReshape(user))
@@ -351,8 +356,18 @@ static SmallVector<Operation *> getReaders(ReadOp read) {
   return readers;
 }
 
-/// A variable's new value destroys the old: its maker comes after every reader of the old one,
-/// clones included.
+/// Lets `maker`, whose result destroys an old value, come after those that read this, clones
+/// included.
+void OrderProblem::addOverwriter(Operation *maker, ArrayRef<Operation *> readers) {
+  std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
+  for (Operation *reader : readers)
+    if (reader != maker && reader->getBlock() == &block)
+      after.push_back(numbers.lookup(reader));
+  llvm::sort(after);
+  after.erase(std::unique(after.begin(), after.end()), after.end());
+}
+
+/// A variable's new value destroys the old.
 void OrderProblem::addWriteOrder(const StepModel &step) {
   DenseSet<StringAttr> state; // by name: to look each up is linear in their number
   for (auto variable : step.getModule().getOps<VariableOp>())
@@ -364,17 +379,24 @@ void OrderProblem::addWriteOrder(const StepModel &step) {
       if (!isInstruction(maker) || maker->getBlock() != &block)
         continue;
       maker = getMaker(maker);
-      std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
-      if (CommitOp commit = step.getCommit();
-          commit && commit->getBlock() == &block && state.contains(variable))
-        after.push_back(numbers.lookup(commit));
+      SmallVector<Operation *> earlier;
+      if (CommitOp commit = step.getCommit(); commit && state.contains(variable))
+        earlier.push_back(commit);
       for (ReadOp read : step.getReads(variable))
-        for (Operation *reader : getReaders(read))
-          if (reader != maker && reader->getBlock() == &block)
-            after.push_back(numbers.lookup(reader));
-      llvm::sort(after);
-      after.erase(std::unique(after.begin(), after.end()), after.end());
+        earlier.append(getReaders(read.getResult()));
+      addOverwriter(maker, earlier);
     }
+}
+
+/// What an iteration hands to the next destroys what it had from the one before.
+void OrderProblem::addYieldOrder() {
+  auto scan = dyn_cast<ScanOp>(block.getParentOp());
+  if (!scan)
+    return;
+  for (auto [carried, next] : llvm::zip_equal(scan.getCarriedArguments(), scan.getNextValues()))
+    if (Operation *maker = getBufferRoot(next).getDefiningOp();
+        isInstruction(maker) && maker->getBlock() == &block)
+      addOverwriter(getMaker(maker), getReaders(carried));
 }
 
 //===----------------------------------------------------------------------===//
@@ -474,7 +496,7 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
       operands[&op] = llvm::to_vector(op.getOperands());
     else if (isReshape(&op))
       oldReshapes.push_back(&op);
-    else if (isa<WriteOp, GradientOp, func::ReturnOp>(op))
+    else if (isa<WriteOp, GradientOp, YieldOp, func::ReturnOp>(op))
       followers.push_back(&op);
   }
   auto rewire = [&](Operation *op, ArrayRef<Value> values) {

@@ -13,12 +13,18 @@
 // what frees or allocates and can move. Transfers then start earlier and are waited for later as
 // far as the peak allows.
 //
+// Bodies of loops come first, from the inside to the outside, each by the same search. Last comes
+// the block where the activations live, in which later passes recompute.
+//
 //===----------------------------------------------------------------------===//
 
 #include "memopt/Planning/Order/PlanSolver.h"
+#include "memopt/Planning/Problem/PlanFile.h"
 #include "memopt/Transforms/Memory/OrderProblem.h"
 
 #include "memopt/Transforms/Passes.h"
+
+#include "llvm/ADT/StringMap.h"
 
 namespace mlir::memopt {
 #define GEN_PASS_DEF_SCHEDULEPASS
@@ -62,27 +68,33 @@ static void limitWindows(planning::PlanProblem &problem, const Tidied &own) {
     problem.spaces[kHost].budget = kWindowRoom * own.hostPeak;
 }
 
+/// Bytes of the host above what there is.
+static int64_t getExcess(const planning::PlanProblem &problem, const Tidied &order) {
+  int64_t budget = problem.spaces.size() > kHost ? problem.spaces[kHost].budget : -1;
+  return budget < 0 ? 0 : std::max<int64_t>(0, order.hostPeak - budget);
+}
+
+static bool isWorthwhile(int64_t peak, const Tidied &own) {
+  return static_cast<double>(peak) < kWorthwhile * static_cast<double>(own.peak);
+}
+
 /// Whether an order is so much lower on the device that it is worth its shuffling; one that needs
 /// more of the host than there is is not, unless the other needs more still.
 static bool isWorthwhile(const planning::PlanProblem &problem, const Tidied &found,
                          const Tidied &own) {
-  int64_t budget = problem.spaces.size() > kHost ? problem.spaces[kHost].budget : -1;
-  auto getExcess = [&](const Tidied &order) {
-    return budget < 0 ? 0 : std::max<int64_t>(0, order.hostPeak - budget);
-  };
-  if (getExcess(found) != getExcess(own))
-    return getExcess(found) < getExcess(own);
-  return static_cast<double>(found.peak) < kWorthwhile * static_cast<double>(own.peak);
+  int64_t excess = getExcess(problem, found), ownExcess = getExcess(problem, own);
+  return excess == ownExcess ? isWorthwhile(found.peak, own) : excess < ownExcess;
 }
 
 static llvm::Expected<std::vector<int32_t>> chooseOrder(planning::PlanProblem problem,
                                                         const planning::PlanOptions &options) {
-  std::vector<int32_t> given(problem.ops.size());
-  std::iota(given.begin(), given.end(), 0);
-  llvm::Expected<Tidied> own = tidy(problem, given);
+  llvm::Expected<Tidied> own = tidy(problem, planning::getGivenOrder(problem));
   if (!own)
     return own.takeError();
   limitWindows(problem, *own);
+  // Most bodies, and many steps, are known to be low enough without a search.
+  if (getExcess(problem, *own) == 0 && !isWorthwhile(planning::orderPeakLowerBound(problem), *own))
+    return planning::overlapTransfers(problem, std::move(own->order));
   llvm::Expected<planning::PlanSolution> solution = planning::solveOrder(problem, options);
   if (!solution)
     return solution.takeError();
@@ -95,6 +107,58 @@ static llvm::Expected<std::vector<int32_t>> chooseOrder(planning::PlanProblem pr
   return planning::overlapTransfers(problem, std::move(best.order));
 }
 
+//===----------------------------------------------------------------------===//
+// Bodies
+//===----------------------------------------------------------------------===//
+
+/// The blocks of a step's loops, those of the step's own instructions first, then theirs.
+static SmallVector<SmallVector<Block *>> getBodiesByDepth(Block &step) {
+  SmallVector<SmallVector<Block *>> levels{{&step}};
+  while (!levels.back().empty()) {
+    SmallVector<Block *> next;
+    for (Block *block : levels.back())
+      for (auto instruction : block->getOps<InstructionOpInterface>())
+        llvm::append_range(next, instruction.getBodies());
+    levels.push_back(std::move(next));
+  }
+  return llvm::to_vector(ArrayRef(levels).drop_front().drop_back());
+}
+
+namespace {
+/// The orders of bodies. Those that are alike are searched once: those of a long sequence's loops,
+/// say.
+class BodyOrders {
+public:
+  explicit BodyOrders(const planning::PlanOptions &options) : options(options) {}
+
+  /// The order for `body`. That of the program stays where no other is lower: nothing is recomputed
+  /// in a body.
+  llvm::Expected<ArrayRef<int32_t>> find(const planning::PlanProblem &body);
+
+private:
+  const planning::PlanOptions &options;
+  llvm::StringMap<std::vector<int32_t>> known; ///< by problem
+};
+} // namespace
+
+llvm::Expected<ArrayRef<int32_t>> BodyOrders::find(const planning::PlanProblem &body) {
+  auto [entry, isNew] = known.try_emplace(planning::printPlanProblem(body));
+  std::vector<int32_t> &order = entry->second;
+  if (!isNew)
+    return ArrayRef(order);
+  llvm::Expected<std::vector<int32_t>> chosen = chooseOrder(body, options);
+  if (!chosen)
+    return chosen.takeError();
+  order = planning::getGivenOrder(body);
+  llvm::Expected<planning::PlanMeasure> given = planning::measurePlan(body, order),
+                                        better = planning::measurePlan(body, *chosen);
+  if (!given || !better)
+    return joinErrors(given.takeError(), better.takeError());
+  if (std::tie(better->peak, better->cost) < std::tie(given->peak, given->cost))
+    order = std::move(*chosen);
+  return ArrayRef(order);
+}
+
 namespace {
 struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> {
   using SchedulePassBase::SchedulePassBase;
@@ -104,23 +168,58 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     FailureOr<::memopt::Cache *> folder = openCache(getOperation(), cache);
     if (failed(step) || failed(folder))
       return signalPassFailure();
-    OrderProblem problem(*step, CostModel(getOperation()), {hostBudget, /*swaps=*/false});
-    if (failed(problem.write(this->problem)))
-      return signalPassFailure();
     planning::PlanOptions options;
     options.iterations = iterations;
     options.threads = threads;
     options.cache = *folder;
-    llvm::Expected<std::vector<int32_t>> order = chooseOrder(problem.getProblem(), options);
-    if (!order) {
-      emitError(getOperation().getLoc())
-          << "scheduling failed: " << llvm::toString(order.takeError());
+    CostModel costs(getOperation());
+    if (failed(orderBodies(*step, costs, options)) || failed(orderMain(*step, costs, options)))
       return signalPassFailure();
+  }
+
+private:
+  HostRoom getRoom() const { return {hostBudget, /*swaps=*/false}; }
+
+  LogicalResult fail(llvm::Error error) {
+    return emitError(getOperation().getLoc())
+           << "scheduling failed: " << llvm::toString(std::move(error));
+  }
+
+  /// From the inside to the outside, for what a body needs is scratch of its loop.
+  LogicalResult orderBodies(const StepModel &step, const CostModel &costs,
+                            const planning::PlanOptions &options) {
+    Block &main = OrderProblem::getMainBlock(step);
+    BodyOrders orders(options);
+    SmallVector<SmallVector<Block *>> levels = getBodiesByDepth(step.getBody());
+    for (ArrayRef<Block *> bodies : llvm::reverse(levels)) {
+      KernelGraph graph(step.getFunction()); // bodies beside each other do not change each other
+      for (Block *body : bodies) {
+        if (body == &main)
+          continue;
+        OrderProblem problem(step, graph, *body, costs, getRoom());
+        llvm::Expected<ArrayRef<int32_t>> order = orders.find(problem.getProblem());
+        if (!order)
+          return fail(order.takeError());
+        if (!llvm::is_sorted(*order))
+          problem.apply(*order);
+      }
     }
+    return success();
+  }
+
+  LogicalResult orderMain(const StepModel &step, const CostModel &costs,
+                          const planning::PlanOptions &options) {
+    OrderProblem problem(step, costs, getRoom());
+    if (failed(problem.write(this->problem)))
+      return failure();
+    llvm::Expected<std::vector<int32_t>> order = chooseOrder(problem.getProblem(), options);
+    if (!order)
+      return fail(order.takeError());
     if (llvm::is_sorted(*order))
-      return;
+      return success();
     problem.noteProgramOrder(getOperation(), *order);
     problem.apply(*order);
+    return success();
   }
 };
 } // namespace
