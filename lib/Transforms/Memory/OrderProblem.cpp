@@ -9,6 +9,7 @@
 #include "memopt/Transforms/Memory/OrderProblem.h"
 
 #include "ModuleBlocks.h"
+#include "OrderConstraints.h"
 #include "memopt/Transforms/Passes.h"
 #include "memopt/Transforms/Utils/UserGroups.h"
 
@@ -88,11 +89,14 @@ FailureOr<int64_t> mlir::memopt::getArenaBytes(const StepModel &step, ::memopt::
 // Problem of order
 //===----------------------------------------------------------------------===//
 
+SmallVector<Block *> OrderProblem::getLoopBodies(const StepModel &step) {
+  return llvm::map_to_vector(step.getBody().getOps<RepeatOp>(),
+                             [](RepeatOp loop) { return &loop.getBody().front(); });
+}
+
 Block &OrderProblem::getMainBlock(const StepModel &step) {
-  Block *block = &step.getBody();
-  for (auto loop : step.getBody().getOps<RepeatOp>())
-    block = &loop.getBody().front();
-  return *block;
+  SmallVector<Block *> bodies = getLoopBodies(step);
+  return bodies.empty() ? step.getBody() : *bodies.back();
 }
 
 /// What an instruction takes, its bodies as often as they run.
@@ -118,7 +122,7 @@ OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRo
 OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
                            const CostModel &costs, HostRoom room)
     : block(block), instructions(getInstructionsOf(graph, block)),
-      arena(graph, block, instructions) {
+      arena(graph, block, instructions, &block == &getMainBlock(step)) {
   if (auto loop = dyn_cast<InstructionOpInterface>(block.getParentOp()))
     repeats = loop.getRepeatCount();
   addInputs(graph, costs);
@@ -126,8 +130,7 @@ OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Bloc
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addBlocks();
-  addWriteOrder(step);
-  addYieldOrder();
+  OrderConstraints(block, numbers, problem).add(step, getMainBlock(step));
   addEnd();
   if (room.swaps)
     addWays(graph, costs);
@@ -160,7 +163,7 @@ void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
       problem.residents.push_back(getPlanBuffer(buffer));
   for (Operation *op : graph.getInstructions())
     if (op->getBlock() == parent->getBlock())
-      inputs.cost += costs.getNanoseconds(op);
+      inputs.cost += op == parent ? costs.getNanoseconds(op) : getNanoseconds(costs, op);
 }
 
 void OrderProblem::addEnd() {
@@ -181,12 +184,6 @@ LogicalResult OrderProblem::write(StringRef path) const {
     return emitError(block.getParentOp()->getLoc())
            << "cannot write the planning problem: " << llvm::toString(std::move(error));
   return success();
-}
-
-/// The instruction that a plan counts the results of `op` to.
-static Operation *getMaker(Operation *op) {
-  Operation *start = getStart(op);
-  return start ? start : op;
 }
 
 planning::PlanValue OrderProblem::valueOf(Value root) const {
@@ -333,72 +330,6 @@ void OrderProblem::addWays(const KernelGraph &graph, const CostModel &costs) {
     }
 }
 
-/// An instruction, and of a start what waits for it too: until then it reads.
-static SmallVector<Operation *> getMoments(Operation *op) {
-  SmallVector<Operation *> moments{op};
-  for (Operation *user : op->getUsers())
-    if (getStart(user) == op)
-      moments.push_back(user);
-  return moments;
-}
-
-/// The instructions that read a value, reshapes looked through.
-static SmallVector<Operation *> getReaders(Value value) {
-  SmallVector<Operation *> readers;
-  SmallVector<Value> values{value};
-  for (size_t i = 0; i < values.size(); ++i)
-    for (Operation *user : values[i].getUsers()) {
-      if (isReshape(user))
-        values.push_back(user->getResult(0));
-      else if (isInstruction(user))
-        readers.append(getMoments(user));
-    }
-  return readers;
-}
-
-/// Lets `maker`, whose result destroys an old value, come after those that read this, clones
-/// included.
-void OrderProblem::addOverwriter(Operation *maker, ArrayRef<Operation *> readers) {
-  std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
-  for (Operation *reader : readers)
-    if (reader != maker && reader->getBlock() == &block)
-      after.push_back(numbers.lookup(reader));
-  llvm::sort(after);
-  after.erase(std::unique(after.begin(), after.end()), after.end());
-}
-
-/// A variable's new value destroys the old.
-void OrderProblem::addWriteOrder(const StepModel &step) {
-  DenseSet<StringAttr> state; // by name: to look each up is linear in their number
-  for (auto variable : step.getModule().getOps<VariableOp>())
-    if (variable.isState())
-      state.insert(variable.getSymNameAttr());
-  for (const auto &[variable, writes] : step.getAllWrites())
-    for (WriteOp write : writes) {
-      Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
-      if (!isInstruction(maker) || maker->getBlock() != &block)
-        continue;
-      maker = getMaker(maker);
-      SmallVector<Operation *> earlier;
-      if (CommitOp commit = step.getCommit(); commit && state.contains(variable))
-        earlier.push_back(commit);
-      for (ReadOp read : step.getReads(variable))
-        earlier.append(getReaders(read.getResult()));
-      addOverwriter(maker, earlier);
-    }
-}
-
-/// What an iteration hands to the next destroys what it had from the one before.
-void OrderProblem::addYieldOrder() {
-  auto scan = dyn_cast<ScanOp>(block.getParentOp());
-  if (!scan)
-    return;
-  for (auto [carried, next] : llvm::zip_equal(scan.getCarriedArguments(), scan.getNextValues()))
-    if (Operation *maker = getBufferRoot(next).getDefiningOp();
-        isInstruction(maker) && maker->getBlock() == &block)
-      addOverwriter(getMaker(maker), getReaders(carried));
-}
-
 //===----------------------------------------------------------------------===//
 // Rewriting
 //===----------------------------------------------------------------------===//
@@ -483,8 +414,25 @@ std::optional<std::vector<int32_t>> OrderProblem::getProgramOrder(ModuleOp modul
   return order;
 }
 
+/// By read of what the block, or a loop in it, has written: the last to write. Such a read stands
+/// right behind that, all others in front.
+static llvm::MapVector<Operation *, Operation *> findWriters(Block &block) {
+  DenseMap<StringAttr, Operation *> last;
+  llvm::MapVector<Operation *, Operation *> writers;
+  for (Operation &op : block) {
+    if (auto read = dyn_cast<ReadOp>(op)) {
+      if (Operation *writer = last.lookup(read.getVariableAttr().getAttr()))
+        writers[read] = writer;
+    } else {
+      op.walk([&](WriteOp write) { last[write.getVariableAttr().getAttr()] = &op; });
+    }
+  }
+  return writers;
+}
+
 void OrderProblem::apply(ArrayRef<int32_t> order) {
   Swaps swaps(swapped);
+  llvm::MapVector<Operation *, Operation *> writers = findWriters(block);
   Operation *terminator = block.getTerminator();
   OpBuilder builder(terminator);
   IRMapping latest;
@@ -527,18 +475,24 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
       latest.map(from, to);
   }
   // What is no instruction sees the latest instances. A mark of a gradient stands where the
-  // gradient is made, for its bytes may be overwritten later; the others stand at the end.
+  // gradient is made, for its bytes may be overwritten later, and so does a write whose variable a
+  // loop may read; the others stand at the end.
+  auto getMakerNow = [&](Operation *op) {
+    return latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp();
+  };
+  bool hasLoops = !block.getOps<RepeatOp>().empty();
+  for (Operation *op : followers)
+    if (isa<WriteOp>(op)) {
+      Operation *maker = hasLoops ? getMakerNow(op) : nullptr;
+      maker ? op->moveAfter(maker) : op->moveBefore(terminator);
+    }
+  for (auto [read, writer] : writers)
+    read->moveAfter(writer);
   for (Operation *op : followers) {
-    Operation *maker =
-        isa<GradientOp>(op)
-            ? latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp()
-            : nullptr;
-    if (maker)
-      op->moveAfter(maker);
-    else if (isa<GradientOp>(op)) // an input
-      op->moveBefore(&block.front());
-    else if (op != terminator)
-      op->moveBefore(terminator);
+    if (isa<GradientOp>(op)) {
+      Operation *maker = getMakerNow(op);
+      maker ? op->moveAfter(maker) : op->moveBefore(&block.front()); // an input's
+    }
     rewire(op, llvm::to_vector(op->getOperands()));
   }
   for (Operation *op : llvm::reverse(oldReshapes))

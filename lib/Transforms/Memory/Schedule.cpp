@@ -173,7 +173,16 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     options.threads = threads;
     options.cache = *folder;
     CostModel costs(getOperation());
-    if (failed(orderBodies(*step, costs, options)) || failed(orderMain(*step, costs, options)))
+    BodyOrders orders(options);
+    Block &main = OrderProblem::getMainBlock(*step), &whole = step->getBody();
+    SmallVector<SmallVector<Block *>> levels = getBodiesByDepth(whole);
+    for (SmallVector<Block *> &bodies : llvm::reverse(levels)) {
+      llvm::erase(bodies, &main);
+      if (failed(orderBlocks(*step, bodies, costs, orders)))
+        return signalPassFailure();
+    }
+    if (failed(orderMain(*step, costs, options)) ||
+        (&main != &whole && failed(orderBlocks(*step, &whole, costs, orders))))
       return signalPassFailure();
   }
 
@@ -185,24 +194,17 @@ private:
            << "scheduling failed: " << llvm::toString(std::move(error));
   }
 
-  /// From the inside to the outside, for what a body needs is scratch of its loop.
-  LogicalResult orderBodies(const StepModel &step, const CostModel &costs,
-                            const planning::PlanOptions &options) {
-    Block &main = OrderProblem::getMainBlock(step);
-    BodyOrders orders(options);
-    SmallVector<SmallVector<Block *>> levels = getBodiesByDepth(step.getBody());
-    for (ArrayRef<Block *> bodies : llvm::reverse(levels)) {
-      KernelGraph graph(step.getFunction()); // bodies beside each other do not change each other
-      for (Block *body : bodies) {
-        if (body == &main)
-          continue;
-        OrderProblem problem(step, graph, *body, costs, getRoom());
-        llvm::Expected<ArrayRef<int32_t>> order = orders.find(problem.getProblem());
-        if (!order)
-          return fail(order.takeError());
-        if (!llvm::is_sorted(*order))
-          problem.apply(*order);
-      }
+  /// Blocks of which none is in another: their orders do not change each other.
+  LogicalResult orderBlocks(const StepModel &step, ArrayRef<Block *> blocks, const CostModel &costs,
+                            BodyOrders &orders) {
+    KernelGraph graph(step.getFunction());
+    for (Block *block : blocks) {
+      OrderProblem problem(step, graph, *block, costs, getRoom());
+      llvm::Expected<ArrayRef<int32_t>> order = orders.find(problem.getProblem());
+      if (!order)
+        return fail(order.takeError());
+      if (!llvm::is_sorted(*order))
+        problem.apply(*order);
     }
     return success();
   }

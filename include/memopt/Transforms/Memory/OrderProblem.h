@@ -66,7 +66,9 @@ public:
   OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
                const CostModel &costs, HostRoom room = {});
 
-  /// Where the activations live: in the last loop over micro-batches, else in the step.
+  /// The bodies of the step's loops over micro-batches.
+  static SmallVector<Block *> getLoopBodies(const StepModel &step);
+  /// Where the activations live: in the last of these, else in the step.
   static Block &getMainBlock(const StepModel &step);
 
   const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
@@ -97,10 +99,7 @@ private:
   void addWays(const KernelGraph &graph, const CostModel &costs);
   bool isSwappable(const KernelGraph &graph, OpResult value) const;
   bool isOwn(Value root) const;
-  void addWriteOrder(const StepModel &step);
   void addBlocks();
-  void addYieldOrder();
-  void addOverwriter(Operation *maker, ArrayRef<Operation *> readers);
   ::memopt::planning::PlanValue valueOf(Value root) const;
 
   Block &block;
