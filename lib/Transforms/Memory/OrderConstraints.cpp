@@ -135,16 +135,16 @@ void OrderConstraints::addYields() {
         addAfter(getMaker(maker), reader);
 }
 
-/// No more bytes of the device live through the loop of the main block than in the program's order:
-/// what searches that block takes them for given.
-void OrderConstraints::addMainLoop(Operation *loop) {
+/// No more bytes of the device live through a loop over micro-batches than in the program's order:
+/// what is searched in the loop takes them for given.
+void OrderConstraints::addLoop(RepeatOp loop) {
   int32_t number = numbers.lookup(loop);
   auto isBefore = [&](Operation *op) { return numbers.lookup(op) < number; };
   auto isOnDevice = [](const planning::PlanBuffer &result) {
     return result.bytes > 0 && result.space == static_cast<int32_t>(Space::Device);
   };
   for (Operation &op : block) {
-    if (!isInstruction(&op) || &op == loop)
+    if (!isInstruction(&op) || &op == loop.getOperation())
       continue;
     if (llvm::all_of(getMoments(&op), isBefore))
       addAfter(loop, &op);
@@ -153,11 +153,11 @@ void OrderConstraints::addMainLoop(Operation *loop) {
   }
 }
 
-void OrderConstraints::add(const StepModel &step, Block &main) {
+void OrderConstraints::add(const StepModel &step) {
   addAccesses(step);
   addYields();
-  if (isIn(main.getParentOp()))
-    addMainLoop(main.getParentOp());
+  for (auto loop : block.getOps<RepeatOp>())
+    addLoop(loop);
   for (planning::PlanOp &op : problem.ops) {
     llvm::sort(op.after);
     op.after.erase(std::unique(op.after.begin(), op.after.end()), op.after.end());

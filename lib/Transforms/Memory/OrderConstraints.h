@@ -31,9 +31,8 @@ public:
                    ::memopt::planning::PlanProblem &problem)
       : block(block), numbers(numbers), problem(problem) {}
 
-  /// Says of each op of the problem what it comes after. `main` is the block that later passes
-  /// search.
-  void add(const StepModel &step, Block &main);
+  /// Says of each op of the problem what it comes after.
+  void add(const StepModel &step);
 
 private:
   /// An instruction of the block that reads a variable's value or overwrites it.
@@ -50,7 +49,7 @@ private:
   Accesses collectAccesses() const;
   void addAccesses(const StepModel &step);
   void addYields();
-  void addMainLoop(Operation *loop);
+  void addLoop(RepeatOp loop);
   void addAfter(Operation *op, Operation *earlier);
   bool isIn(Operation *op) const { return op && op->getBlock() == &block; }
 

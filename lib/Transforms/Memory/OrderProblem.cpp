@@ -130,7 +130,7 @@ OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Bloc
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addBlocks();
-  OrderConstraints(block, numbers, problem).add(step, getMainBlock(step));
+  OrderConstraints(block, numbers, problem).add(step);
   addEnd();
   if (room.swaps)
     addWays(graph, costs);

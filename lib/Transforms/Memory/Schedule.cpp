@@ -13,8 +13,9 @@
 // what frees or allocates and can move. Transfers then start earlier and are waited for later as
 // far as the peak allows.
 //
-// Bodies of loops come first, from the inside to the outside, each by the same search. Last comes
-// the block where the activations live, in which later passes recompute.
+// Each block of the step is ordered by the same search: bodies of loops from the inside to the
+// outside, then the main block, in which later passes recompute, and in the end the step around its
+// loops over micro-batches.
 //
 //===----------------------------------------------------------------------===//
 
@@ -92,7 +93,7 @@ static llvm::Expected<std::vector<int32_t>> chooseOrder(planning::PlanProblem pr
   if (!own)
     return own.takeError();
   limitWindows(problem, *own);
-  // Most bodies, and many steps, are known to be low enough without a search.
+  // Of most bodies and many steps it is known that no search would find a lower one.
   if (getExcess(problem, *own) == 0 && !isWorthwhile(planning::orderPeakLowerBound(problem), *own))
     return planning::overlapTransfers(problem, std::move(own->order));
   llvm::Expected<planning::PlanSolution> solution = planning::solveOrder(problem, options);
@@ -108,7 +109,7 @@ static llvm::Expected<std::vector<int32_t>> chooseOrder(planning::PlanProblem pr
 }
 
 //===----------------------------------------------------------------------===//
-// Bodies
+// Blocks beside the main one
 //===----------------------------------------------------------------------===//
 
 /// The blocks of a step's loops, those of the step's own instructions first, then theirs.
@@ -125,15 +126,14 @@ static SmallVector<SmallVector<Block *>> getBodiesByDepth(Block &step) {
 }
 
 namespace {
-/// The orders of bodies. Those that are alike are searched once: those of a long sequence's loops,
-/// say.
-class BodyOrders {
+/// The orders of blocks in which no later search looks for room. Blocks that are alike are searched
+/// once: the bodies of a long sequence's loops, say.
+class BlockOrders {
 public:
-  explicit BodyOrders(const planning::PlanOptions &options) : options(options) {}
+  explicit BlockOrders(const planning::PlanOptions &options) : options(options) {}
 
-  /// The order for `body`. That of the program stays where no other is lower: nothing is recomputed
-  /// in a body.
-  llvm::Expected<ArrayRef<int32_t>> find(const planning::PlanProblem &body);
+  /// The order for `block`; that of the program where no other is lower, or as low and faster.
+  llvm::Expected<ArrayRef<int32_t>> find(const planning::PlanProblem &block);
 
 private:
   const planning::PlanOptions &options;
@@ -141,17 +141,17 @@ private:
 };
 } // namespace
 
-llvm::Expected<ArrayRef<int32_t>> BodyOrders::find(const planning::PlanProblem &body) {
-  auto [entry, isNew] = known.try_emplace(planning::printPlanProblem(body));
+llvm::Expected<ArrayRef<int32_t>> BlockOrders::find(const planning::PlanProblem &block) {
+  auto [entry, isNew] = known.try_emplace(planning::printPlanProblem(block));
   std::vector<int32_t> &order = entry->second;
   if (!isNew)
     return ArrayRef(order);
-  llvm::Expected<std::vector<int32_t>> chosen = chooseOrder(body, options);
+  llvm::Expected<std::vector<int32_t>> chosen = chooseOrder(block, options);
   if (!chosen)
     return chosen.takeError();
-  order = planning::getGivenOrder(body);
-  llvm::Expected<planning::PlanMeasure> given = planning::measurePlan(body, order),
-                                        better = planning::measurePlan(body, *chosen);
+  order = planning::getGivenOrder(block);
+  llvm::Expected<planning::PlanMeasure> given = planning::measurePlan(block, order),
+                                        better = planning::measurePlan(block, *chosen);
   if (!given || !better)
     return joinErrors(given.takeError(), better.takeError());
   if (std::tie(better->peak, better->cost) < std::tie(given->peak, given->cost))
@@ -173,7 +173,7 @@ struct SchedulePass : public mlir::memopt::impl::SchedulePassBase<SchedulePass> 
     options.threads = threads;
     options.cache = *folder;
     CostModel costs(getOperation());
-    BodyOrders orders(options);
+    BlockOrders orders(options);
     Block &main = OrderProblem::getMainBlock(*step), &whole = step->getBody();
     SmallVector<SmallVector<Block *>> levels = getBodiesByDepth(whole);
     for (SmallVector<Block *> &bodies : llvm::reverse(levels)) {
@@ -196,7 +196,7 @@ private:
 
   /// Blocks of which none is in another: their orders do not change each other.
   LogicalResult orderBlocks(const StepModel &step, ArrayRef<Block *> blocks, const CostModel &costs,
-                            BodyOrders &orders) {
+                            BlockOrders &orders) {
     KernelGraph graph(step.getFunction());
     for (Block *block : blocks) {
       OrderProblem problem(step, graph, *block, costs, getRoom());
