@@ -429,19 +429,23 @@ SmallVector<unsigned> KernelGraph::getTakeableBuffers(unsigned number) const {
       return isa<RankedTensorType>(other.get().getType()) &&
              getBufferOf(other.get()) == candidate && !canTake(allowed, other.getOperandNumber());
     });
+    if (old.kind == Buffer::Kind::Variable)
+      continue;
     // What lives outside of a loop is there for the next iteration.
-    bool isOutside = buffer.op->getBlock() !=
-                     getBufferRoot(buffer.op->getOperand(entry.operand)).getParentBlock();
-    if (old.kind != Buffer::Kind::Variable && old.space == buffer.space && !isOutside &&
-        old.bytes >= buffer.bytes && old.hasBlocks >= buffer.hasBlocks && !isReadOtherwise &&
+    Value home = old.value; // MLIR's handles have no const accessors
+    bool isOutside = buffer.op->getBlock() != home.getParentBlock();
+    if (old.space == buffer.space && !isOutside && old.bytes >= buffer.bytes &&
+        old.hasBlocks >= buffer.hasBlocks && !isReadOtherwise &&
         !llvm::is_contained(takeable, candidate))
       takeable.push_back(candidate);
   }
   return takeable;
 }
 
-SmallVector<int32_t> KernelGraph::getBuffersInPlace() const {
-  SmallVector<int32_t> inPlaceOf(buffers.size(), -1);
+ArrayRef<int32_t> KernelGraph::getBuffersInPlace() const {
+  if (!inPlaceOf.empty())
+    return inPlaceOf;
+  inPlaceOf.assign(buffers.size(), -1);
   DenseSet<unsigned> taken;
   for (auto [number, buffer] : llvm::enumerate(buffers))
     for (unsigned candidate : getTakeableBuffers(number))

@@ -52,7 +52,7 @@ static StringRef getModule(Buffer buffer) {
 /// while they change hands.
 static json::Array describeBuffers(const KernelGraph &graph) {
   json::Array buffers;
-  SmallVector<int32_t> taken = graph.getBuffersInPlace();
+  ArrayRef<int32_t> taken = graph.getBuffersInPlace();
   for (auto [index, buffer] : llvm::enumerate(graph.getBuffers())) {
     json::Object object{
         {"what", buffer.describe()},

@@ -96,8 +96,8 @@ public:
   /// allows it); the preferred ones first.
   SmallVector<unsigned> getTakeableBuffers(unsigned buffer) const;
   /// By buffer: the one that it takes over, or -1. Each result in turn takes the first that ends
-  /// where it begins and that no other took.
-  SmallVector<int32_t> getBuffersInPlace() const;
+  /// where it begins and that no other took. Found when it is first asked for.
+  ArrayRef<int32_t> getBuffersInPlace() const;
 
   /// Sum of the bytes of all variables of a space, which are alive throughout.
   int64_t getVariableBytes(Space space) const;
@@ -138,6 +138,7 @@ private:
   DenseMap<Operation *, SmallVector<unsigned, 1>> workspacesOf;
   DenseMap<StringAttr, unsigned> variableBuffer;
   DenseMap<Value, int64_t> lastUse;
+  mutable SmallVector<int32_t> inPlaceOf; ///< by buffer; empty before it is asked for
 };
 
 } // namespace mlir::memopt

@@ -481,6 +481,10 @@ def SchedulePass : Pass<"memopt-schedule", "::mlir::ModuleOp"> {
     Each instruction runs once. An update of a variable comes after every reader of its old value. If the peak allows
     it, an instruction that frees more bytes than it allocates runs as early as possible; updates are the main case. If
     the value of a write cannot be made in the variable's own bytes, a copying kernel is added first.
+
+    Blocks are ordered from the inside to the outside, each by the same search, for what a body needs at its peak is
+    scratch of its loop. The block where the activations live is the last loop over micro-batches, or else the step; any
+    other block keeps its order unless another one is lower, or as low and faster.
   }];
   let options = [
     Option<"iterations", "iterations", "int64_t", "-1", "Moves of the search; -1 for a number by size">,

@@ -28,7 +28,8 @@ planning::ArenaBuffer mlir::memopt::getArenaBuffer(const Buffer &buffer) {
 // What the problem of order does not know
 //===----------------------------------------------------------------------===//
 
-OrderArena::OrderArena(const KernelGraph &graph, Block &block, ArrayRef<Operation *> ops)
+OrderArena::OrderArena(const KernelGraph &graph, Block &block, ArrayRef<Operation *> ops,
+                       bool isWhole)
     : begin(0), end(graph.getExitTime()), instructions(ops.size()) {
   DenseMap<Operation *, unsigned> numbers;
   for (auto [number, op] : llvm::enumerate(ops)) {
@@ -44,18 +45,19 @@ OrderArena::OrderArena(const KernelGraph &graph, Block &block, ArrayRef<Operatio
     if (auto found = numbers.find(loop.op); found != numbers.end())
       instructions[found->second].span = loop.end - time;
   }
-  addBuffers(graph, block, numbers);
+  addBuffers(graph, block, numbers, isWhole);
 }
 
 void OrderArena::addBuffers(const KernelGraph &graph, Block &block,
-                            const DenseMap<Operation *, unsigned> &numbers) {
-  SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+                            const DenseMap<Operation *, unsigned> &numbers, bool isWhole) {
+  ArrayRef<int32_t> inPlaceOf = graph.getBuffersInPlace();
   std::vector<std::pair<planning::ArenaProblem *, int32_t>> places(graph.getBuffers().size());
   for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
     Operation *instruction = buffer.op ? block.findAncestorOpInBlock(*buffer.op) : nullptr;
     Value value = buffer.value; // MLIR's handles have no const accessors
     bool isInput = buffer.kind == Buffer::Kind::Input && value.getParentBlock() == &block;
-    if (isInput || (instruction && instruction == buffer.op))
+    bool isThere = isWhole || (buffer.begin < end && buffer.end > begin);
+    if (isInput || !isThere || (instruction && instruction == buffer.op))
       continue;
     int64_t start = instruction ? graph.getTime(instruction) : 0;
     Arenas &arenas = instruction ? instructions[numbers.lookup(instruction)].bodies : outside;

@@ -9,6 +9,7 @@
 #include "memopt/Transforms/Memory/OrderProblem.h"
 
 #include "ModuleBlocks.h"
+#include "OrderConstraints.h"
 #include "memopt/Transforms/Passes.h"
 #include "memopt/Transforms/Utils/UserGroups.h"
 
@@ -42,7 +43,7 @@ static planning::PlanBuffer getPlanBuffer(const Buffer &buffer) {
 }
 
 SpaceProblem::SpaceProblem(const KernelGraph &graph, Space space) {
-  SmallVector<int32_t> inPlaceOf = graph.getBuffersInPlace();
+  ArrayRef<int32_t> inPlaceOf = graph.getBuffersInPlace();
   SmallVector<int32_t> itemOf(graph.getBuffers().size(), -1);
   for (auto [number, buffer] : llvm::enumerate(graph.getBuffers())) {
     if (buffer.space != space)
@@ -88,12 +89,14 @@ FailureOr<int64_t> mlir::memopt::getArenaBytes(const StepModel &step, ::memopt::
 // Problem of order
 //===----------------------------------------------------------------------===//
 
-/// Where the activations of a step live: in the last loop over micro-batches, else in the step.
-static Block &getOrderedBlock(Block &step) {
-  Block *block = &step;
-  for (auto loop : step.getOps<RepeatOp>())
-    block = &loop.getBody().front();
-  return *block;
+SmallVector<Block *> OrderProblem::getLoopBodies(const StepModel &step) {
+  return llvm::map_to_vector(step.getBody().getOps<RepeatOp>(),
+                             [](RepeatOp loop) { return &loop.getBody().front(); });
+}
+
+Block &OrderProblem::getMainBlock(const StepModel &step) {
+  SmallVector<Block *> bodies = getLoopBodies(step);
+  return bodies.empty() ? step.getBody() : *bodies.back();
 }
 
 /// What an instruction takes, its bodies as often as they run.
@@ -114,13 +117,12 @@ static SmallVector<Operation *> getInstructionsOf(const KernelGraph &graph, Bloc
 }
 
 OrderProblem::OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room)
-    : OrderProblem(step, KernelGraph(step.getFunction()), getOrderedBlock(step.getBody()), costs,
-                   room) {}
+    : OrderProblem(step, KernelGraph(step.getFunction()), getMainBlock(step), costs, room) {}
 
 OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
                            const CostModel &costs, HostRoom room)
     : block(block), instructions(getInstructionsOf(graph, block)),
-      arena(graph, block, instructions) {
+      arena(graph, block, instructions, &block == &getMainBlock(step)) {
   if (auto loop = dyn_cast<InstructionOpInterface>(block.getParentOp()))
     repeats = loop.getRepeatCount();
   addInputs(graph, costs);
@@ -128,7 +130,7 @@ OrderProblem::OrderProblem(const StepModel &step, const KernelGraph &graph, Bloc
   for (Operation *op : instructions)
     addInstruction(graph, op, costs);
   addBlocks();
-  addWriteOrder(step);
+  OrderConstraints(block, numbers, problem).add(step);
   addEnd();
   if (room.swaps)
     addWays(graph, costs);
@@ -139,14 +141,17 @@ bool OrderProblem::isOwn(Value root) const {
   return root.getParentBlock() == &block && !root.getDefiningOp<ReadOp>();
 }
 
-/// What is there before the block: inputs of the step, or for a loop all that lives through it.
+/// What is there before the block: inputs of the step, or for a loop over micro-batches all that
+/// lives through it. What a scan's body needs is scratch of the scan, whatever lives around it.
 void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
   planning::PlanOp &inputs = problem.ops.emplace_back();
   inputs.pinned = true;
+  Operation *parent = block.getParentOp();
+  if (isa<ScanOp>(parent))
+    return;
   for (const Buffer &buffer : graph.getBuffers())
     if (buffer.kind == Buffer::Kind::Variable)
       problem.residents.push_back(getPlanBuffer(buffer));
-  Operation *parent = block.getParentOp();
   if (!isInstruction(parent)) {
     for (BlockArgument argument : block.getArguments())
       inputs.results.push_back(getPlanBuffer(graph.getBuffers()[graph.getBufferOf(argument)]));
@@ -158,7 +163,7 @@ void OrderProblem::addInputs(const KernelGraph &graph, const CostModel &costs) {
       problem.residents.push_back(getPlanBuffer(buffer));
   for (Operation *op : graph.getInstructions())
     if (op->getBlock() == parent->getBlock())
-      inputs.cost += costs.getNanoseconds(op);
+      inputs.cost += op == parent ? costs.getNanoseconds(op) : getNanoseconds(costs, op);
 }
 
 void OrderProblem::addEnd() {
@@ -179,12 +184,6 @@ LogicalResult OrderProblem::write(StringRef path) const {
     return emitError(block.getParentOp()->getLoc())
            << "cannot write the planning problem: " << llvm::toString(std::move(error));
   return success();
-}
-
-/// The instruction that a plan counts the results of `op` to.
-static Operation *getMaker(Operation *op) {
-  Operation *start = getStart(op);
-  return start ? start : op;
 }
 
 planning::PlanValue OrderProblem::valueOf(Value root) const {
@@ -272,19 +271,22 @@ void OrderProblem::addResult(const KernelGraph &graph, OpResult result) {
   planning::PlanOp &maker = problem.ops[numbers.lookup(getMaker(result.getOwner()))];
   unsigned number = graph.getBufferOf(result);
   const Buffer &buffer = graph.getBuffers()[number];
-  bool inVariable = buffer.kind == Buffer::Kind::Variable;
-  maker.pinned |= inVariable;
+  auto scan = dyn_cast<ScanOp>(result.getOwner());
+  bool isCarried = scan && result.getResultNumber() < scan.getCarried().size();
+  bool isTaken = getTakenRoot(result) != nullptr;
+  Value home = buffer.value; // none of a variable
+  bool isElsewhere = !home || (home != result && !isTaken && !isCarried);
+  maker.pinned |= isElsewhere;
   maker.results.push_back(getPlanBuffer(buffer));
-  if (inVariable || getTakenRoot(result))
+  if (isElsewhere || isTaken)
     maker.results.back().bytes = 0; // who reads it reads the value that has the bytes, too
-  if (auto scan = dyn_cast<ScanOp>(result.getOwner());
-      scan && result.getResultNumber() < scan.getCarried().size()) {
+  if (isCarried) {
     Value start = getBufferRoot(scan.getCarried()[result.getResultNumber()]);
     if (isOwn(start))
       maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(start)});
     return;
   }
-  if (!inVariable && !getTakenRoot(result))
+  if (!isElsewhere && !isTaken)
     for (unsigned taken : graph.getTakeableBuffers(number))
       if (Value root = findOperandIn(graph, result.getOwner(), taken); isOwn(root))
         maker.inPlace.push_back({static_cast<int32_t>(result.getResultNumber()), valueOf(root)});
@@ -325,55 +327,6 @@ void OrderProblem::addWays(const KernelGraph &graph, const CostModel &costs) {
       way.copy = getPlanBuffer(graph.getBuffers()[graph.getBufferOf(result)]);
       way.copy.space = static_cast<int32_t>(Space::Host);
       swapped.push_back(result);
-    }
-}
-
-/// An instruction, and of a start what waits for it too: until then it reads.
-static SmallVector<Operation *> getMoments(Operation *op) {
-  SmallVector<Operation *> moments{op};
-  for (Operation *user : op->getUsers())
-    if (getStart(user) == op)
-      moments.push_back(user);
-  return moments;
-}
-
-/// The instructions that read what `read` gives, reshapes looked through.
-static SmallVector<Operation *> getReaders(ReadOp read) {
-  SmallVector<Operation *> readers;
-  SmallVector<Value> values{read.getResult()};
-  for (size_t i = 0; i < values.size(); ++i)
-    for (Operation *user : values[i].getUsers()) {
-      if (isReshape(user))
-        values.push_back(user->getResult(0));
-      else if (isInstruction(user))
-        readers.append(getMoments(user));
-    }
-  return readers;
-}
-
-/// A variable's new value destroys the old: its maker comes after every reader of the old one,
-/// clones included.
-void OrderProblem::addWriteOrder(const StepModel &step) {
-  DenseSet<StringAttr> state; // by name: to look each up is linear in their number
-  for (auto variable : step.getModule().getOps<VariableOp>())
-    if (variable.isState())
-      state.insert(variable.getSymNameAttr());
-  for (const auto &[variable, writes] : step.getAllWrites())
-    for (WriteOp write : writes) {
-      Operation *maker = getBufferRoot(write.getValue()).getDefiningOp();
-      if (!isInstruction(maker) || maker->getBlock() != &block)
-        continue;
-      maker = getMaker(maker);
-      std::vector<int32_t> &after = problem.ops[numbers.lookup(maker)].after;
-      if (CommitOp commit = step.getCommit();
-          commit && commit->getBlock() == &block && state.contains(variable))
-        after.push_back(numbers.lookup(commit));
-      for (ReadOp read : step.getReads(variable))
-        for (Operation *reader : getReaders(read))
-          if (reader != maker && reader->getBlock() == &block)
-            after.push_back(numbers.lookup(reader));
-      llvm::sort(after);
-      after.erase(std::unique(after.begin(), after.end()), after.end());
     }
 }
 
@@ -461,8 +414,25 @@ std::optional<std::vector<int32_t>> OrderProblem::getProgramOrder(ModuleOp modul
   return order;
 }
 
+/// By read of what the block, or a loop in it, has written: the last to write. Such a read stands
+/// right behind that, all others in front.
+static llvm::MapVector<Operation *, Operation *> findWriters(Block &block) {
+  DenseMap<StringAttr, Operation *> last;
+  llvm::MapVector<Operation *, Operation *> writers;
+  for (Operation &op : block) {
+    if (auto read = dyn_cast<ReadOp>(op)) {
+      if (Operation *writer = last.lookup(read.getVariableAttr().getAttr()))
+        writers[read] = writer;
+    } else {
+      op.walk([&](WriteOp write) { last[write.getVariableAttr().getAttr()] = &op; });
+    }
+  }
+  return writers;
+}
+
 void OrderProblem::apply(ArrayRef<int32_t> order) {
   Swaps swaps(swapped);
+  llvm::MapVector<Operation *, Operation *> writers = findWriters(block);
   Operation *terminator = block.getTerminator();
   OpBuilder builder(terminator);
   IRMapping latest;
@@ -474,7 +444,7 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
       operands[&op] = llvm::to_vector(op.getOperands());
     else if (isReshape(&op))
       oldReshapes.push_back(&op);
-    else if (isa<WriteOp, GradientOp, func::ReturnOp>(op))
+    else if (isa<WriteOp, GradientOp, YieldOp, func::ReturnOp>(op))
       followers.push_back(&op);
   }
   auto rewire = [&](Operation *op, ArrayRef<Value> values) {
@@ -505,18 +475,24 @@ void OrderProblem::apply(ArrayRef<int32_t> order) {
       latest.map(from, to);
   }
   // What is no instruction sees the latest instances. A mark of a gradient stands where the
-  // gradient is made, for its bytes may be overwritten later; the others stand at the end.
+  // gradient is made, for its bytes may be overwritten later, and so does a write whose variable a
+  // loop may read; the others stand at the end.
+  auto getMakerNow = [&](Operation *op) {
+    return latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp();
+  };
+  bool hasLoops = !block.getOps<RepeatOp>().empty();
+  for (Operation *op : followers)
+    if (isa<WriteOp>(op)) {
+      Operation *maker = hasLoops ? getMakerNow(op) : nullptr;
+      maker ? op->moveAfter(maker) : op->moveBefore(terminator);
+    }
+  for (auto [read, writer] : writers)
+    read->moveAfter(writer);
   for (Operation *op : followers) {
-    Operation *maker =
-        isa<GradientOp>(op)
-            ? latest.lookupOrDefault(getBufferRoot(op->getOperand(0))).getDefiningOp()
-            : nullptr;
-    if (maker)
-      op->moveAfter(maker);
-    else if (isa<GradientOp>(op)) // an input
-      op->moveBefore(&block.front());
-    else if (op != terminator)
-      op->moveBefore(terminator);
+    if (isa<GradientOp>(op)) {
+      Operation *maker = getMakerNow(op);
+      maker ? op->moveAfter(maker) : op->moveBefore(&block.front()); // an input's
+    }
     rewire(op, llvm::to_vector(op->getOperands()));
   }
   for (Operation *op : llvm::reverse(oldReshapes))

@@ -23,12 +23,22 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
+static OrderProblem createProblem(const StepModel &step, const CostModel &costs,
+                                  const BudgetOptions &options, bool swaps) {
+  HostRoom room{options.hostBudget, swaps};
+  if (!options.loop)
+    return OrderProblem(step, costs, room);
+  return OrderProblem(step, KernelGraph(step.getFunction()),
+                      *OrderProblem::getLoopBodies(step)[*options.loop], costs, room);
+}
+
 namespace {
 /// The kernel graph in one form, and its orders.
 struct Form {
-  Form(const StepModel &step, int64_t inlined, HostRoom room, ::memopt::Cache *cache)
-      : step(step), inlined(inlined), cache(cache), costs(step.getModule()),
-        problem(step, costs, room), choices(problem.getInstructions(), problem.getProblem()),
+  Form(const StepModel &step, int64_t inlined, const BudgetOptions &options, bool swaps)
+      : step(step), inlined(inlined), cache(options.cache), costs(step.getModule()),
+        problem(createProblem(step, costs, options, swaps)),
+        choices(problem.getInstructions(), problem.getProblem()),
         searchProblem(choices.getSearchProblem(problem.getProblem())) {}
 
   /// The plan of an order with all calls as they are preferred,
@@ -69,10 +79,9 @@ static LogicalResult fail(const StepModel &step, llvm::Error error) {
 
 struct BudgetSearch::State {
   State(const StepModel &step, BudgetOptions options)
-      : options(options),
-        standing(step, /*inlined=*/0, {options.hostBudget, false}, options.cache) {
+      : options(options), standing(step, /*inlined=*/0, options, /*swaps=*/false) {
     if (options.swaps)
-      swapping.emplace(step, /*inlined=*/0, HostRoom{options.hostBudget, true}, options.cache);
+      swapping.emplace(step, /*inlined=*/0, options, /*swaps=*/true);
   }
 
   LogicalResult solve();
@@ -113,7 +122,9 @@ void BudgetSearch::apply(const BudgetPlan &plan) {
     return form.problem.apply(plan.order);
   func::FuncOp inlining = state->inlining->step.getFunction();
   standing.step.getFunction().getBody().takeBody(inlining.getBody());
-  OrderProblem(*StepModel::create(standing.step.getModule()), standing.costs).apply(plan.order);
+  createProblem(*StepModel::create(standing.step.getModule()), standing.costs, state->options,
+                /*swaps=*/false)
+      .apply(plan.order);
 }
 
 int64_t BudgetSearch::getLowerBound() const { return state->lowerBound; }
@@ -284,8 +295,7 @@ LogicalResult BudgetSearch::State::solve() {
       kBinding * static_cast<double>(lowerBound))
     copy = inlineIntoReaders(standing.step.getModule());
   if (copy.module) {
-    inlining.emplace(*StepModel::create(*copy.module), copy.values,
-                     HostRoom{options.hostBudget, false}, options.cache);
+    inlining.emplace(*StepModel::create(*copy.module), copy.values, options, /*swaps=*/false);
     if (failed(solve(*inlining)))
       return failure();
   }
@@ -322,7 +332,8 @@ BudgetSearch::State::solve(const Form &form, const planning::PlanProblem &proble
   planning::PlanFrontierOptions search;
   search.known = std::move(known);
   // What memopt-schedule has moved may hide the segments that the program is made of.
-  if (auto order = form.problem.getProgramOrder(form.step.getModule()))
+  if (auto order =
+          options.loop ? std::nullopt : form.problem.getProgramOrder(form.step.getModule()))
     search.orders.push_back(std::move(*order));
   search.iterations = options.iterations;
   search.threads = options.threads;

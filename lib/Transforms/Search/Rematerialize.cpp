@@ -68,9 +68,12 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
       return signalPassFailure();
     if (hostBudget < 0 && usesDisk(*step))
       options.hostBudget = kWindowRoom * given->hostBytes;
-    BudgetSearch search(*step, options);
-    if (search.fits(*given, budget))
+    if (BudgetSearch(*step, options).fits(*given, budget))
       return;
+    FailureOr<LoopsInFront> inFront = searchLoopsInFront(step, options);
+    if (failed(inFront))
+      return signalPassFailure();
+    BudgetSearch search(*step, options);
     FailureOr<BudgetPlan> plan = search.findPlan(budget);
     FailureOr<SmallVector<int64_t>> narrowed = search.findActivations(budget);
     if (failed(plan) || failed(narrowed))
@@ -81,14 +84,14 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
     search.apply(*plan);
     assert(isAsJudged(module, *plan) && "plan-memory sees another arena than the search");
     if (!search.fits(*plan, budget)) {
-      refuse(*step, *plan, search.getLowerBound());
+      refuse(*step, *plan, std::max(search.getLowerBound(), inFront->lowerBound));
       return signalPassFailure();
     }
     double more = double(plan->nanoseconds) / double(given->nanoseconds) - 1;
     emitRemark(module.getLoc())
-        << "rematerialized " << plan->clones << " instructions: arena " << given->bytes << " -> "
-        << plan->bytes << " bytes within " << budget.getValue() << ", predicted time "
-        << llvm::formatv("{0}{1:P2}", more < 0 ? "" : "+", more).str()
+        << "rematerialized " << inFront->clones + plan->clones << " instructions: arena "
+        << given->bytes << " -> " << plan->bytes << " bytes within " << budget.getValue()
+        << ", predicted time " << llvm::formatv("{0}{1:P2}", more < 0 ? "" : "+", more).str()
         << (plan->inlined ? "; " + std::to_string(plan->inlined) + " values computed where read"
                           : std::string())
         << (plan->swapped ? "; " + std::to_string(plan->swapped) + " values swapped, " +
@@ -97,6 +100,39 @@ struct RematerializePass : public mlir::memopt::impl::RematerializePassBase<Rema
         << (plan->leanCalls
                 ? "; " + std::to_string(plan->leanCalls) + " library calls in less workspace"
                 : std::string());
+  }
+
+  struct LoopsInFront {
+    int64_t clones = 0;     ///< instructions that run again
+    int64_t lowerBound = 0; ///< no order of any of them needs less
+  };
+
+  /// Gives each loop over micro-batches but the last the cheapest plan found within the budget while
+  /// it runs, or else the lowest. `step` becomes the step with these.
+  FailureOr<LoopsInFront> searchLoopsInFront(FailureOr<StepModel> &step, BudgetOptions options) {
+    options.swaps = false; // what such a loop makes no backward pass reads
+    options.activations.reset();
+    LoopsInFront found;
+    size_t last = OrderProblem::getLoopBodies(*step).size();
+    for (size_t loop = 0; loop + 1 < last; ++loop) {
+      options.loop = loop;
+      BudgetSearch search(*step, options);
+      FailureOr<BudgetPlan> given = search.getGivenPlan();
+      if (failed(given))
+        return failure();
+      if (search.fits(*given, budget))
+        continue;
+      FailureOr<BudgetPlan> plan = search.findPlan(budget);
+      if (failed(plan))
+        return failure();
+      found.clones += plan->clones;
+      found.lowerBound = std::max(found.lowerBound, search.getLowerBound());
+      search.apply(*plan);
+      step = createPlannableStep(getOperation());
+      if (failed(step))
+        return failure();
+    }
+    return found;
   }
 
   /// Whether plan-memory will find the height by which the search judged the plan.

@@ -17,14 +17,15 @@ namespace mlir::memopt {
 /// A buffer as one of an arena problem, free to lie anywhere but for variables.
 ::memopt::planning::ArenaBuffer getArenaBuffer(const Buffer &buffer);
 
-/// The arena problem of a whole step under any order of the instructions of one block. A problem of
+/// The arena problem of a step under any order of the instructions of one block. A problem of
 /// order knows the bodies of these instructions by their peaks alone, and what surrounds the block
 /// as residents; here both are spelled out, so that the height is the one that plan-memory finds.
 class OrderArena {
 public:
-  /// `block` is that of a step or of a loop over micro-batches; instruction i is op i + 1 of the
-  /// problem of order.
-  OrderArena(const KernelGraph &graph, Block &block, ArrayRef<Operation *> instructions);
+  /// `block` is that of a step or of a loop; instruction i is op i + 1 of the problem of order. The
+  /// arena is that of the whole step, or of the time alone in which the block runs.
+  OrderArena(const KernelGraph &graph, Block &block, ArrayRef<Operation *> instructions,
+             bool isWhole);
 
   /// What plan-memory solves once `order` has been applied. Fails where `order` is no plan.
   llvm::Expected<::memopt::planning::ArenaProblem>
@@ -54,7 +55,7 @@ private:
   };
 
   void addBuffers(const KernelGraph &graph, Block &block,
-                  const DenseMap<Operation *, unsigned> &numbers);
+                  const DenseMap<Operation *, unsigned> &numbers, bool isWhole);
   ::memopt::planning::PlanProblem
   getInstructionsAlone(::memopt::planning::PlanProblem problem) const;
   const Instruction *findInstruction(::memopt::planning::PlanAction action) const;

@@ -49,19 +49,27 @@ struct HostRoom {
   bool swaps = false;  ///< what the forward pass keeps may be stored there and fetched again
 };
 
-/// The instructions of one block as ops of Planning's rematerialization problem: of the step, or of
-/// its last loop over micro-batches where it has such, for there the activations live; what is
-/// outside stays as it is. A scan is one instruction, whose body's peak is its scratch. Op 0 makes
-/// the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
-/// Variables are residents, and so is what lives through the loop; what is made in a variable has
-/// no bytes of its own. Whatever writes a variable is pinned and comes after every reader of the
-/// old value.
+/// The instructions of one block as ops of Planning's rematerialization problem; what is outside
+/// stays as it is. An instruction with a body is one op, whose scratch is the body's peak. Op 0
+/// makes the inputs, the last op takes what the caller reads afterwards; instruction i is op i + 1.
+/// Variables are residents, and so is what lives through the loop; what is made in a variable, or
+/// in the bytes of what a scan carries or stacks, has no bytes of its own. Whatever writes over an
+/// old value comes after every reader of it, and is pinned.
 ///
 /// Spaces and resources have the numbers of their enums, as far as the graph uses them. What a wait
 /// gives is a result of its start, for its bytes are taken from there on.
 class OrderProblem {
 public:
+  /// Of the main block.
   OrderProblem(const StepModel &step, const CostModel &costs, HostRoom room = {});
+  /// Of any block of the program.
+  OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
+               const CostModel &costs, HostRoom room = {});
+
+  /// The bodies of the step's loops over micro-batches.
+  static SmallVector<Block *> getLoopBodies(const StepModel &step);
+  /// Where the activations live: in the last of these, else in the step.
+  static Block &getMainBlock(const StepModel &step);
 
   const ::memopt::planning::PlanProblem &getProblem() const { return problem; }
   ArrayRef<Operation *> getInstructions() const { return instructions; }
@@ -91,12 +99,8 @@ private:
   void addWays(const KernelGraph &graph, const CostModel &costs);
   bool isSwappable(const KernelGraph &graph, OpResult value) const;
   bool isOwn(Value root) const;
-  void addWriteOrder(const StepModel &step);
   void addBlocks();
   ::memopt::planning::PlanValue valueOf(Value root) const;
-
-  OrderProblem(const StepModel &step, const KernelGraph &graph, Block &block,
-               const CostModel &costs, HostRoom room);
 
   Block &block;
   int64_t repeats = 1; ///< how often the block runs in a step

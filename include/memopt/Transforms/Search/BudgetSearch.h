@@ -39,6 +39,9 @@ struct BudgetOptions {
   ::memopt::Cache *cache = nullptr; ///< where answers are found again, or null; for speed only
   int64_t hostBudget = -1;          ///< bytes of the host's arena; -1: no limit
   bool swaps = false;               ///< values may be stored on the host and fetched again
+  /// The number of the loop over micro-batches whose body is searched, and whose time the arena is
+  /// of; none: the main block (OrderProblem), and the whole step.
+  std::optional<size_t> loop;
   /// What activations might wait in (findActivations); plans of this graph leave them as they are.
   std::optional<ActivationForm> activations;
 };
