@@ -226,10 +226,10 @@ SmallVector<LoopSum> BatchSplitter::createAccumulators(unsigned stage) {
   llvm::SetVector<Value> all;
   all.insert_range(plan.getTotals(stage));
   DenseMap<Value, PackOp> packOf = findPacks(all);
-  DenseMap<PackOp, size_t> left; // totals of a vector that are still to come
+  DenseMap<PackOp, size_t> seen; // totals of a vector so far, of which several members may be one
   for (Value total : all) {
     PackOp pack = packOf.lookup(total);
-    if (pack && ++left[pack] < pack.getInputs().size())
+    if (pack && ++seen[pack] < DenseSet<Value>(llvm::from_range, pack.getInputs()).size())
       continue;
     RankedTensorType shard =
         scatters ? getOnlyShard(pack ? pack.getResult() : total, plan) : nullptr;

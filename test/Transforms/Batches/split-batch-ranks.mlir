@@ -137,3 +137,27 @@ func.func @together(%x: tensor<4x8xf32>) -> tensor<f32> {
   memopt.gradient %own, @b {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8], first = 16>} : tensor<16xf32>
   return %loss : tensor<f32>
 }
+
+// -----
+
+// Two members may be one value, as gradients of the biases of parallel layers are.
+
+memopt.variable @a : tensor<8xf32> role <parameter> {trainable}
+memopt.variable @b : tensor<8xf32> role <parameter> {trainable}
+// SCATTER-LABEL: func.func @twice
+func.func @twice(%x: tensor<4x8xf32>) -> tensor<f32> {
+  // SCATTER: memopt.repeat
+  // SCATTER: %[[SUM:.*]] = memopt.reduce {{.*}} -> tensor<8xf32>
+  // SCATTER: %[[ALL:.*]] = memopt.pack %[[SUM]], %[[SUM]] at [0, 16]
+  // SCATTER: %[[PART:.*]] = memopt.collective <reduce_scatter> %[[ALL]]
+  // SCATTER: memopt.accumulate %{{.*}}, %[[PART]]
+  // SCATTER-NOT: memopt.pack
+  %loss = memopt.reduce %x {dimensions = array<i64: 0, 1>, kind = #memopt.reduce<add>} : (tensor<4x8xf32>) -> tensor<f32>
+  memopt.commit %loss : tensor<f32>
+  %sum = memopt.reduce %x {dimensions = array<i64: 0>, kind = #memopt.reduce<add>, memopt.phase = #memopt.phase<backward>} : (tensor<4x8xf32>) -> tensor<8xf32>
+  %all = memopt.pack %sum, %sum at [0, 16] {memopt.phase = #memopt.phase<optimizer>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<24xf32>
+  %own = memopt.collective <own_shard> %all over 2 {phase = #memopt.phase<optimizer>} : tensor<24xf32> -> tensor<16xf32>
+  memopt.gradient %own, @a {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8]>} : tensor<16xf32>
+  memopt.gradient %own, @b {memopt.phase = #memopt.phase<backward>, shard = #memopt.shard<ranks = 2, shape = [8], first = 16>} : tensor<16xf32>
+  return %loss : tensor<f32>
+}
