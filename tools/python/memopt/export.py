@@ -37,7 +37,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import InputKind, OutputKind
 
 from .batches.layout import BatchLayout
 from .batches.padding import MASK
@@ -291,6 +291,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
                 program = trace()
         if checks is not None:
             program, step.unsteady = _settle_sides(program, checks, trace, regions, first_error)
+    _check_objects(program)
     merge_buffers(program)
     copy_written_inputs(program)
     detach_behind(program)
@@ -385,6 +386,18 @@ def _settle_sides(program: torch.export.ExportedProgram, checks: carried_checks,
     unsteady = mark_updates(program)
     finish_sides(program, one_sided)
     return program, unsteady
+
+
+def _check_objects(program: torch.export.ExportedProgram) -> None:
+    """Refuses what is no tensor: a generator above all, as in `torch.randn(n, generator=g)`. What a step draws follows from its own seed."""
+    names = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs if spec.kind == InputKind.CUSTOM_OBJ}
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name not in names:
+            continue
+        place = next(filter(None, map(place_of_node, node.users)), "the model")
+        kind = type(program.constants.get(names[node.name])).__name__
+        advice = "leave out generator=, as draws of a step follow from the step's seed" if kind == "Generator" else "compute with tensors alone"
+        raise Refused(f"{place}: an operator takes a {kind}, which a step cannot keep; {advice}")
 
 
 def _check_layouts(program: torch.export.ExportedProgram) -> None:

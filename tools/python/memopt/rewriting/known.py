@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -43,10 +43,11 @@ class KnownValues:
             known = self.get(value)
             return None if known is None or known.numel() != 1 else known.item()
 
-    def list_places(self, condition: Any) -> list[list[int]] | None:
-        """The coordinates where a known condition holds, a list for each dimension."""
+    def list_places(self, condition: Any, shape: Sequence[int] | None = None) -> list[list[int]] | None:
+        """The coordinates where a known condition holds, a list for each dimension; of one that is broadcast to a shape those of that."""
         with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes():
             known = self.get(condition)
+            known = known if known is None or shape is None else known.expand(shape)
             return None if known is None else [places.tolist() for places in known.nonzero().unbind(1)]
 
     def forget(self, storage: int) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,9 +39,9 @@ def _choose_again(engine: Any, x: Ragged, mask: Ragged, at: int) -> Ragged:
     return Ragged(fill_rows(x.full, at, valid), at, valid, engine.intern("and", x.key, engine.key_of(mask.full)))
 
 
-def find_known_places(engine: Any, condition: Any) -> list[torch.Tensor] | None:
-    """The coordinates where a condition holds that follows from no data."""
-    places = engine.known.list_places(condition)
+def find_known_places(engine: Any, condition: Any, shape: Sequence[int] | None = None) -> list[torch.Tensor] | None:
+    """The coordinates where a condition holds that follows from no data, broadcast to a shape."""
+    places = engine.known.list_places(condition, shape)
     return None if places is None else [torch.tensor(numbers, dtype=torch.int64) for numbers in places]
 
 
@@ -100,9 +101,10 @@ def _masked_select(engine, target, arguments, keywords):
         dim = whole.dim + rank - whole.full.dim()
         mask = chosen & spread_over(whole.valid, rank, dim)
         x = plain(x)
-    places = find_known_places(engine, mask)
-    if places is not None and mask.shape == x.shape:
-        return torch.ops.aten.index.Tensor(x, places)
+    shape = torch.broadcast_shapes(x.shape, mask.shape)
+    places = find_known_places(engine, mask, shape)
+    if places is not None:
+        return torch.ops.aten.index.Tensor(x.expand(shape), places)
     x, mask = torch.broadcast_tensors(x, mask)
     return _choose(engine, x, mask, 0)
 
