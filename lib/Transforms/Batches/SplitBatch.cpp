@@ -226,10 +226,12 @@ SmallVector<LoopSum> BatchSplitter::createAccumulators(unsigned stage) {
   llvm::SetVector<Value> all;
   all.insert_range(plan.getTotals(stage));
   DenseMap<Value, PackOp> packOf = findPacks(all);
-  DenseMap<PackOp, size_t> seen; // totals of a vector so far, of which several members may be one
+  DenseMap<PackOp, size_t> left; // totals of a vector that are still to come; members may be one
+  for (PackOp pack : llvm::make_second_range(packOf))
+    ++left[pack];
   for (Value total : all) {
     PackOp pack = packOf.lookup(total);
-    if (pack && ++seen[pack] < DenseSet<Value>(llvm::from_range, pack.getInputs()).size())
+    if (pack && --left[pack] > 0)
       continue;
     RankedTensorType shard =
         scatters ? getOnlyShard(pack ? pack.getResult() : total, plan) : nullptr;

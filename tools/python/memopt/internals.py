@@ -15,8 +15,8 @@ import torch
 import torch.utils.hooks
 from torch import nn
 
-__all__ = ["count_hooks", "get_gradient_hooks", "has_accumulation_hooks", "has_backward_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors", "share_memory",
-           "mark_stepped"]
+__all__ = ["count_hooks", "get_gradient_hooks", "has_accumulation_hooks", "has_backward_hooks", "has_step_hooks", "is_autocast_on", "list_hooks", "map_tensors",
+           "mark_stepped", "storage_of"]
 
 
 def is_real(value: Any) -> bool:
@@ -24,12 +24,10 @@ def is_real(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
-def share_memory(value: Any, other: Any) -> bool | None:
-    """Whether two tensors are names for one; None of what has no memory of its own to tell by, as those within `torch.vmap`."""
-    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return None
+def storage_of(value: torch.Tensor) -> int | None:
+    """Equal of tensors that are names for one; None of what `torch.vmap` has for tensors."""
     try:
-        return value.untyped_storage()._cdata == other.untyped_storage()._cdata
+        return value.untyped_storage()._cdata
     except NotImplementedError:
         return None
 

@@ -49,6 +49,8 @@ _ONE_SIDE = ("a branch goes to the side that the program does not have, for the 
 
 #: Functions of the data that have another form in a trace; those that give None are left as they are.
 _REPLACED_BY_NAME = {"split": intervals.split, "split_with_sizes": intervals.split, "bincount": intervals.count}
+#: Looks at a tensor that may be at places of the data, with the number of their arguments then.
+_AT_PLACES = {"narrow": (narrow, 4), "select": (select, 3)}
 
 _active = threading.local()  # `checks` of the thread that traces
 
@@ -282,8 +284,9 @@ class carried_checks(TorchFunctionMode):
             result = replaced(*args, **kwargs)
             if result is not None:
                 return result
-        if getattr(function, "__name__", "") in ("narrow", "select") and len(args) == (4 if function.__name__ == "narrow" else 3):
-            return (narrow if function.__name__ == "narrow" else select)(function, *args)
+        look, count = _AT_PLACES.get(getattr(function, "__name__", ""), (None, 0))
+        if look is not None and len(args) == count:
+            return look(function, *args)
         if function is torch.Tensor.item and (args[0].is_floating_point() or args[0].dtype is torch.bool):
             result = args[0].detach().reshape(())  # what follows from it follows in the step
             self._answers.note(function, args, result)

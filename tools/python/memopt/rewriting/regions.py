@@ -113,7 +113,11 @@ def _is_copy(node: torch.fx.Node, value: torch.fx.Node) -> bool:
     """Whether an operator that gives a name for what it is given where it can, `contiguous` or `reshape`, has made a copy."""
     if node.target in _CASTS and node.meta["val"].dtype != value.meta["val"].dtype:
         return True
-    return node.target in _MAY_COPY and internals.share_memory(node.meta.get("val"), value.meta.get("val")) is False
+    if node.target not in _MAY_COPY:
+        return False
+    values = [other.meta.get("val") for other in (node, value)]
+    made, given = (internals.storage_of(other) if isinstance(other, torch.Tensor) else None for other in values)
+    return made is not None and given is not None and made != given
 
 
 def is_result(node: torch.fx.Node) -> bool:

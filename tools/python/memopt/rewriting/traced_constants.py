@@ -18,6 +18,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..internals import storage_of
+
 __all__ = ["TracedConstants"]
 
 #: Larger tensors are not computed beside the trace.
@@ -68,13 +70,13 @@ class TracedConstants:
         if _is_data(traced) and self._values.get(id(traced), (lambda: None,))[0]() is not traced:
             with torch._C.DisableTorchFunction(), _disable_current_modes():
                 self._values[id(traced)] = weakref.ref(traced), traced.clone()
-            self._versions[_storage_of(traced)] = traced._version
+            self._versions[storage_of(traced)] = traced._version
         reference, value = self._values.get(id(traced), (lambda: None, None))
-        return value if reference() is traced and self._versions.get(_storage_of(traced)) == traced._version else None
+        return value if reference() is traced and self._versions.get(storage_of(traced)) == traced._version else None
 
     def _note(self, function: Callable, args: Sequence, kwargs: Mapping, result: Any, given: Sequence[torch.Tensor]) -> None:
         traced = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if any(any(not isinstance(size, int) for size in leaf.shape) or leaf.numel() > _MOST_ELEMENTS or _storage_of(leaf) is None
+        if any(any(not isinstance(size, int) for size in leaf.shape) or leaf.numel() > _MOST_ELEMENTS or storage_of(leaf) is None
                for leaf in traced):
             return
         with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(devices=[]):
@@ -90,22 +92,14 @@ class TracedConstants:
             return
         for leaf in given:
             if id(leaf) in self._values:  # written, where that is what the function does
-                self._versions[_storage_of(leaf)] = leaf._version
+                self._versions[storage_of(leaf)] = leaf._version
         for leaf, value in zip(traced, values):
             self._values[id(leaf)] = weakref.ref(leaf), value
-            self._versions[_storage_of(leaf)] = leaf._version
+            self._versions[storage_of(leaf)] = leaf._version
 
 
 def _is_data(traced: Any) -> bool:
     """Whether it is a tensor of the model's that is no state: an attribute, or what the code has captured."""
     return (type(traced) is torch.Tensor and not torch._is_functional_tensor(traced) and not traced.requires_grad
             and traced.device.type == "cpu" and traced.layout is torch.strided and traced.numel() <= _MOST_ELEMENTS
-            and _storage_of(traced) is not None)
-
-
-def _storage_of(traced: torch.Tensor) -> int | None:
-    """None of what torch.vmap has for tensors."""
-    try:
-        return traced.untyped_storage()._cdata
-    except NotImplementedError:
-        return None
+            and storage_of(traced) is not None)

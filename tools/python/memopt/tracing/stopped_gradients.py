@@ -13,6 +13,7 @@ from .. import internals
 from ..errors import Refused
 from ..rewriting.regions import REGIONS, body_of, find_original, is_other_name, is_region, list_names, list_written, list_written_inputs, looks_at
 from ..rewriting.sides.markers import BRANCH
+from ..rewriting.sides.nothing_changes import find_whole
 from ..user_code.places import place_of_node
 
 __all__ = ["detach_behind", "detached_regions", "has_graphs", "inline_branching_regions", "keep_stopped_gradients"]
@@ -130,7 +131,7 @@ def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> Non
             elif inner.op == "call_function":
                 known[inner] = graph.node_copy(inner, known.__getitem__)
         known |= zip(body.graph.find_nodes(op="placeholder"), operands)
-        results = torch.fx.node.map_arg(body.graph.output_node().args[0], lambda result: known[_find_written(result)])
+        results = torch.fx.node.map_arg(body.graph.output_node().args[0], lambda result: known[find_whole(result)])
     for user, original in originals.items():
         user.replace_all_uses_with(results[user.args[1]] if original is user else original)
         graph.erase_node(user)
@@ -138,13 +139,6 @@ def _inline(program: torch.export.ExportedProgram, region: torch.fx.Node) -> Non
     if not get_body.users:
         graph.erase_node(get_body)
         delattr(module, get_body.target)
-
-
-def _find_written(value: torch.fx.Node) -> torch.fx.Node:
-    """What a value is that operators in place have written over."""
-    while is_other_name(value) and (source := looks_at(value)) is not None:
-        value = source
-    return value
 
 
 def detach_behind(program: torch.export.ExportedProgram) -> None:

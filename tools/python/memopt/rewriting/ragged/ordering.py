@@ -19,13 +19,18 @@ from .values import Count, NotRagged, Ragged, bind, compact, rank_of, wrap_dim
 __all__ = ["RULES"]
 
 
+def _put_in_front(engine: Any, x: Ragged, *fulls: torch.Tensor) -> tuple[Ragged, ...]:
+    """As many rows as x has, which are the first of these."""
+    valid, key = torch.arange(x.bound) < x.count(), engine.intern("front", x.key)
+    return tuple(Ragged(full, x.dim, valid, key, in_front=True) for full in fulls)
+
+
 def _sort_rows(engine: Any, x: Ragged, descending: bool) -> tuple[Ragged, Ragged]:
     values = compact(x)
     order = values.detach().argsort(dim=x.dim, descending=descending, stable=True)
     is_behind = (order >= x.count()).to(torch.int32)
     order = order.gather(x.dim, is_behind.argsort(dim=x.dim, stable=True))
-    valid, key = torch.arange(x.bound) < x.count(), engine.intern("front", x.key)
-    return tuple(Ragged(full, x.dim, valid, key, in_front=True) for full in (values.gather(x.dim, order), order))
+    return _put_in_front(engine, x, values.gather(x.dim, order), order)
 
 
 def _sort(engine, target, arguments, keywords):
@@ -49,8 +54,8 @@ def _flip(engine, target, arguments, keywords):
     if x.alike != 1:
         raise NotRagged("with elements of all rows in one order")
     place = (x.count() - 1 - torch.arange(x.bound)).clamp(min=0)
-    valid, key = torch.arange(x.bound) < x.count(), engine.intern("front", x.key)
-    return Ragged(compact(x.with_full(full)).index_select(x.dim, place), x.dim, valid, key, in_front=True)
+    (turned,) = _put_in_front(engine, x, compact(x.with_full(full)).index_select(x.dim, place))
+    return turned
 
 
 def _take_front(engine: Any, values: Ragged, count: Any) -> Ragged:
