@@ -422,6 +422,14 @@ def complex_directions(self, x):
 
 
 @case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
+def far_complex(self, x):
+    """Whose squares vanish or overflow."""
+    sizes = torch.tensor([1e-30, 1e-3, 1, 1e3, 1e30])
+    z = self.linear(x) * self.weight * sizes
+    return (z.abs() / sizes).square().sum() + ((1 / z).detach().abs() * sizes).log().sum()
+
+
+@case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
 def written_complex(self, x, keep):
     z = self.linear(x) * self.weight + 1j * self.linear(x).cos()
     z = torch.where(keep[:, None], z, z.conj() * 0.5)[:, torch.tensor([2, 0, 1, 3])]

@@ -57,9 +57,20 @@ def add(a: Any, b: Any, alpha: float = 1, sign: int = 1) -> Pair:
     return Pair(re, im.expand(shape) if im.shape != shape else im)
 
 
+def _scale(z: Pair) -> torch.Tensor:
+    """A power of two by which each number is multiplied before it is squared: squares of all finite numbers that are not 0
+    are then finite and not 0, in float32 and in float64."""
+    large, small, factor = (60, -50, 100) if z.re.dtype == torch.float32 else (500, -450, 600)
+    size = torch.maximum(z.re.abs(), z.im.abs())
+    one = torch.ones_like(size)
+    return torch.where(size > 2.0 ** large, one * 2.0 ** -factor, torch.where(size < 2.0 ** small, one * 2.0 ** factor, one))
+
+
 def reciprocal(z: Pair) -> Pair:
-    square = z.re * z.re + z.im * z.im
-    return Pair(z.re / square, -z.im / square)
+    scale = _scale(z)
+    re, im = z.re * scale, z.im * scale
+    square = re * re + im * im
+    return Pair(re / square * scale, -im / square * scale)
 
 
 def div(a: Any, b: Any) -> Pair:
@@ -69,7 +80,8 @@ def div(a: Any, b: Any) -> Pair:
 
 
 def absolute(z: Pair) -> torch.Tensor:
-    return torch.linalg.vector_norm(as_real(z), dim=-1)
+    scale = _scale(z)
+    return torch.linalg.vector_norm(as_real(Pair(z.re * scale, z.im * scale)), dim=-1) / scale
 
 
 def angle(z: Pair) -> torch.Tensor:
