@@ -24,11 +24,52 @@ ROWS, COLUMNS, STEPS = 6, 8, 3
 HEADER = '''import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Reverse(torch.autograd.Function):
+    """A gradient that its forward pass does not have."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -ctx.factor * gradient, None
+
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.round(2 * x) / 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        return gradient * (x.abs() < 1)
+
+
+class Both(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        ctx.mark_non_differentiable(found := x > y)
+        return x * y, x + y, found
+
+    @staticmethod
+    def backward(ctx, first, second, _):
+        x, y = ctx.saved_tensors
+        return first * y + second, (first * x).clamp(-1, 1) if ctx.needs_input_grad[1] else None
 
 
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
+        self.bn, self.table = nn.BatchNorm1d(8), nn.Embedding(5, 8)
+        self.cell, self.many = nn.GRUCell(8, 8), nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
         self.a, self.b, self.norm = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8)
         self.weight = nn.Parameter(torch.randn(8, 8) * 0.3)
         self.register_buffer("queue", torch.zeros(3, 8))
@@ -42,10 +83,11 @@ class Model(nn.Module):
 class Writer:
     """The statements of one model. `names` are values of six rows and eight columns that are there at the place of the next statement."""
 
-    def __init__(self, seed, rows):
+    def __init__(self, seed, rows, others):
         self.random = random.Random(seed)
         self.made = 0
-        self.rows = rows  # the share of statements about rows that the data choose
+        self.rows = rows      # the share of statements about rows that the data choose
+        self.others = others  # of the rest, the share of calls of modules, gradients written by hand, hooks and the like
 
     def fresh(self):
         self.made += 1
@@ -148,6 +190,40 @@ class Writer:
                            f"{new} = {name} + torch.cat([{part}, {name}]).mean(0)", f"{new} = {name} * (1 + {mask}.sum())").split("; ")
         return lines, [new]
 
+    def wider(self, names):
+        """What models have besides: modules with state of their own, gradients written by hand and asked for, hooks, checkpoints, lists."""
+        name, other, third = (self.random.choice(names) for _ in range(3))
+        new, second, kept = self.fresh(), self.fresh(), self.fresh()
+        inner = self.value([name, other])
+        text, made = self.pick(*[(text, [new]) for text in (
+            f"{new} = Reverse.apply({name}, 0.3)", f"{new} = Rounded.apply({name}) + {other}", f"{new} = self.bn({name})",
+            f"{new} = checkpoint(lambda y: self.b(torch.tanh(y)) * {other}, {name}, use_reentrant=False)",
+            f"{new} = checkpoint(self.bn, {name}, use_reentrant=False)", f"{new} = self.table(({name}[:, 0] > 0).long() + 1) * {other}",
+            f"{new} = self.cell({name}, {other})", f"{new} = self.bn({name}) + self.bn({other}); self.bn.running_mean.mul_(0.9)",
+            f"{kept} = lambda y: {inner}; {new} = {kept}({name}) + {kept}({other})",
+            f"{new} = torch.autograd.grad({name}.square().sum(), {name}, create_graph=True)[0] * 0.1 + {other}",
+            f"{kept} = (self.a({other}) * {name}).tanh().sum(); {new} = torch.autograd.grad({kept}, {name}, create_graph=True)[0] + {other}",
+            f"{kept} = {name}.detach().requires_grad_(); {new} = {other} + 0.1 * torch.autograd.grad(self.a({kept}).square().sum(), {kept})[0]",
+            f"{new} = {name} * 1; {new}.register_hook(lambda g: g * 0.5)", f"{new} = {name} + 0; {new}.register_hook(lambda g: g.clamp(-0.1, 0.1))",
+            f"{new} = F.scaled_dot_product_attention({name}[None], {other}[None], {third}[None])[0]",
+            f"{new} = F.conv1d({name}[None], self.weight[:6, :3].repeat(1, 2).view(6, 6, 1)[:, :, :])[0] + {other}",
+            f"{new} = {name}.scatter_reduce(0, {other}.argsort(0), {third}, 'amax')", f"{new} = {name}.topk(8, 1).values + {other}.sort(0)[0]",
+            f"{new} = sum(layer({name}) for layer in self.many); {new} += {other}", f"{new} = {name}; {name} = [layer({name}) for layer in self.many][-1]",
+            f"{kept} = {{'x': {name}, 'y': {other}}}; {kept}['x'] = {kept}['x'] * {kept}['y']; {kept}['y'] += 1; {new} = {kept}['x']",
+            f"{kept} = [{name}, {other}, {third}]; {kept}.append({kept}.pop(0) * 0.5); {new} = torch.stack({kept}).mean(0)",
+            f"{new} = torch.einsum('ij,kj->ik', {name}, {other}) @ {third} * 0.1", f"{new} = F.embedding(torch.arange(6) % 5, self.table.weight) + {name}",
+            f"{new} = F.linear({name}, self.many[0].weight, self.many[1].bias) * {other}", f"{new} = F.linear({name}, self.weight.t() @ self.a.weight)",
+            f"{new} = torch.func.grad(lambda y: (self.b(y) * {other}).tanh().sum())({name})", f"{new} = torch.vmap(lambda y, z: y * z.sum())({name}, {other})",
+            f"{new} = F.cross_entropy({name}, {other}.argmax(1), reduction='none')[:, None] + {third}",
+            f"{new} = nn.functional.pad({name}, (1, 1), 'constant', 0.5)[:, 1:-1] * {other}", f"{new} = {name}.unfold(1, 2, 2).mean(2).repeat(1, 2) + {other}",
+            f"{new} = torch.maximum({name}, {other}); {name}.mul_(0.5) if not self.training else None",
+            f"{new} = {name} - torch.logsumexp({other}, 1, keepdim=True)", f"{new} = {name} * torch.ones(6, 8).tril() + {other}",
+            f"{new} = {name}.unsqueeze(1).expand(6, 3, 8).mean(1) * {other}", f"{new} = torch.outer({name}[:, 0], {other}[0]) + {third}")],
+            (f"{new}, {second}, {kept} = Both.apply({name}, {other}); {second} = {second} * {kept}", [new, second]),
+            (f"{new}, {second} = {name}.chunk(2, 1); {new} = torch.cat([{second} * {other}[:, :4], {new}], 1)", [new]),
+            (f"{new}, {second} = {name}.max(0); {new} = {other}[{second} % 6] * {new}; {new} = torch.cat([{new}, {name}])[:6]", [new]))
+        return text.split("; "), made
+
     def condition(self, names):
         name = self.random.choice(names)
         return self.pick(f"{name}.mean() > 0", f"{name}.sum().item() > 0.1", "self.count % 2 == 0", "self.count > 0", "int(self.count) == 1",
@@ -157,6 +233,8 @@ class Writer:
         """(lines, names that are made)."""
         if self.random.random() < self.rows:
             return self.chosen(names)
+        if self.others and self.random.random() < self.others:
+            return self.wider(names)
         kind = self.random.random()
         if kind < 0.34:
             new = self.fresh()
@@ -240,9 +318,9 @@ def ending(names):
     return ["loss = " + " + ".join(terms), "return loss + 0.1 * self.b(v0).mean()"]
 
 
-def write_model(seed, folder, length, rows):
+def write_model(seed, folder, length, rows, others):
     """The statements of a model that PyTorch runs, and the class."""
-    writer = Writer(seed, rows)
+    writer = Writer(seed, rows, others)
     lines, names = ["v0 = self.a(x)"], ["v0", "x"]
     place = folder / f"model_{seed}.py"
     for _ in range(length * 3):
@@ -267,9 +345,9 @@ def distance(got, want):
     return (got.double() - want).abs().max().item() / max(1.0, want.abs().max().item()) if got.shape == want.shape else float("inf")
 
 
-def check(seed, folder, length, rows):
+def check(seed, folder, length, rows, others):
     """What became of a model: 'right', 'refused', 'different', with what to say."""
-    Model, text = write_model(seed, folder, length, rows)
+    Model, text = write_model(seed, folder, length, rows, others)
     inputs = batches(seed)
     torch.manual_seed(seed)
     made = Model()
@@ -303,13 +381,14 @@ def main():
     parser.add_argument("--count", type=int, default=20, help="the number of models")
     parser.add_argument("--length", type=int, default=8, help="statements of a model, at most")
     parser.add_argument("--rows", type=float, default=0.0, help="the share of statements about rows that the data choose")
+    parser.add_argument("--others", type=float, default=0.0, help="of the rest, the share of modules, gradients written by hand, hooks and the like")
     parser.add_argument("--folder", type=Path, required=True, help="where the models are written")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     options.folder.mkdir(parents=True, exist_ok=True)
     counts = {"right": 0, "refused": 0, "different": 0}
     for seed in range(options.first, options.first + options.count):
-        kind, words, text = check(seed, options.folder, options.length, options.rows)
+        kind, words, text = check(seed, options.folder, options.length, options.rows, options.others)
         counts[kind] += 1
         if kind != "right":
             print(f"--- seed {seed}: {kind}: {words}", flush=True)
