@@ -46,7 +46,7 @@ from .operators import list_sources
 from .rewriting.checks import carried_checks
 from .rewriting.composites import replace_synonyms
 from .rewriting.engine import rewrite_program
-from .rewriting.inner_gradients import expand_gradients, has_vmap, make_numbers_tensors
+from .rewriting.inner_gradients import check_parts, expand_gradients, has_vmap, make_numbers_tensors
 from .rewriting.integers import AskedForInteger, replaced_integers
 from .rewriting.layers import replaced_functions
 from .rewriting.observers import sized_buffers
@@ -300,6 +300,7 @@ def _trace(step: nn.Module, batch: Mapping[str, torch.Tensor],
     replace_synonyms(program)
     use_originals(program)
     if has_vmap(program):
+        check_parts(program)
         keep_stopped_gradients(program)
         program = program.run_decompositions({})
         make_numbers_tensors(program)

@@ -281,9 +281,11 @@ static Error lowerSliceScatter(OpContext &op) {
   int64_t end = clampBound(op.optionalInteger("end").value_or(size), size);
   Shape expected(self.sizes);
   expected[dim] = end > begin ? (end - begin - 1) / step + 1 : 0;
-  if (source.sizes != expected || expected[dim] == 0)
+  if (source.sizes != expected)
     return op.error("expected a source of shape " + toString(expected) + ", found " +
                     toString(source.sizes));
+  if (expected[dim] == 0)
+    return setResult(op, op.copy(self));
   if (step == 1)
     return insertSlice(op, source, dim, begin);
   Places places = Places::identity(expected);

@@ -434,6 +434,60 @@ def _differentiate_factors(self, x):
     return g.square().sum() + known
 
 
+class Limited(torch.autograd.Function):
+    """With a gradient that is not that of forward, by its input and its result."""
+
+    @staticmethod
+    def forward(ctx, x, limit):
+        y = torch.tanh(x) * x
+        ctx.save_for_backward(x, y)
+        ctx.limit = limit
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y = ctx.saved_tensors
+        return gradient * x.cos() * (y < ctx.limit) + gradient * y, None
+
+
+def _differentiate_functions(self, x):
+    y = self.linear(x)
+    z = Limited.apply(y, 0.5)
+    (g,) = torch.autograd.grad((z.square() * y).sum(), y, create_graph=True)
+    (second,) = torch.autograd.grad(g.sin().sum(), y, create_graph=True)
+    return g.square().mean() + second.mean() + z.mean()
+
+
+def _differentiate_hooked(self, x):
+    """Hooks are called for a gradient by their tensor, too, unless that is asked for on the way to another."""
+    y = self.linear(x)
+    z = y.sin()
+    z.register_hook(lambda gradient: gradient * y.cos())
+    z.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1) + gradient.square())
+    (own,) = torch.autograd.grad(z.square().sum(), z, create_graph=True)
+    (before,) = torch.autograd.grad((z.square() * y).sum(), y, create_graph=True)
+    on_the_way, _ = torch.autograd.grad((z.square() * y).sum(), [z, y], create_graph=True)
+    return own.square().mean() + before.tanh().mean() + on_the_way.cos().mean() + z.sum() * 0.1
+
+
+def _differentiate_in_region(self, x):
+    y = self.linear(x)
+    with torch.no_grad():
+        g = torch.func.grad(lambda z: (self.linear(z[:, :1] * x).tanh() * y).sum())(y) + y
+        moved = y
+        for _ in range(2):
+            with torch.enable_grad():
+                moved = moved.detach().requires_grad_()
+                (slope,) = torch.autograd.grad((moved.tanh() * y).sum(), moved)
+            moved = moved - 0.1 * slope
+    return (y * g).square().mean() + (moved * y).sum()
+
+
+def check_formulas():
+    for function in (_differentiate_functions, _differentiate_hooked, _differentiate_in_region):
+        compare_step(function.__name__, lambda: (Model(function, 6, 5), {"x": torch.randn(12, 6)}))
+
+
 def check_complex_factors():
     compare_step("complex factors", lambda: (Model(_differentiate_factors, 6, 5), {"x": torch.randn(12, 6)}))
 
@@ -449,3 +503,4 @@ if __name__ == "__main__":
     check_graphs()
     check_code_without_a_file()
     check_decompositions()
+    check_formulas()

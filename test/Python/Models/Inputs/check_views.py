@@ -377,6 +377,41 @@ class Held(nn.Module):
         return self.model(self.norm(x)) + self.updater.model.queue.mean() + self.other_norm(x).square().mean()
 
 
+@kind
+def behind_the_end(self, x):
+    y = self.inner(x) * 2
+    y[6:].mul_(2)
+    y.unsqueeze(0)[1:].add_(1)
+    return self.compare(y)
+
+
+@kind
+def copied_to_what_is_left_out(self, x):
+    """What forward has written stays where a step leaves the parameter out."""
+    y = self.inner(x)
+    self.inner.weight.detach().copy_(self.inner.weight.data * 0.9 + self.head.weight.data * 0.1)
+    if self.count % 2 == 0:
+        y = x + 1
+    return self.compare(y)
+
+
+class Normed(Model):
+    def __init__(self, function):
+        super().__init__(function)
+        self.norm = nn.BatchNorm1d(8)
+
+
+def normed_on_sides(self, x):
+    """Running statistics move where a side is taken, also where nobody reads what the norm gives."""
+    y = self.inner(x)
+    if self.count % 2 == 0:
+        y = self.norm(y)
+    if y.mean() > 0:
+        self.norm(y * 2)
+        y = y.cos()
+    return self.compare(y)
+
+
 def check_one_sided():
     """Sides that the program cannot have beside the other: a batch that goes there is refused."""
     def exchanged(self, x):
@@ -415,7 +450,12 @@ def check_refusal():
         if x.mean() > 0:
             y.detach_()
         return self.compare(y)
-    for function, words in ((of_a_length, "an operator in place on a slice x[:n]"), (detached_on_a_side, "write x = x.detach()")):
+    def of_single_samples(self, x):
+        y = self.inner(x) * 2
+        row = y[self.count % 3]
+        row.copy_(row.flip(0).clone())
+        return self.compare(torch.vmap(lambda a, b: a * b.sum())(y, y))
+    for function, words in ((of_single_samples, "in a model that calls torch.vmap"), (of_a_length, "an operator in place on a slice x[:n]"), (detached_on_a_side, "write x = x.detach()")):
         model, optimizer = make(function, torch.float32)
         try:
             memopt.compile(model, None, {"x": torch.randn(6, 8)}, optimizer=optimizer)
@@ -430,5 +470,6 @@ if __name__ == "__main__":
     for function in _KINDS:
         check(function)
     check(by_name, kind=Held)
+    check(normed_on_sides, kind=Normed)
     check_one_sided()
     check_refusal()

@@ -197,8 +197,8 @@ class Writer:
         inner = self.value([name, other])
         text, made = self.pick(*[(text, [new]) for text in (
             f"{new} = Reverse.apply({name}, 0.3)", f"{new} = Rounded.apply({name}) + {other}", f"{new} = self.bn({name})",
-            f"{new} = checkpoint(lambda y: self.b(torch.tanh(y)) * {other}, {name}, use_reentrant=False)",
-            f"{new} = checkpoint(self.bn, {name}, use_reentrant=False)", f"{new} = self.table(({name}[:, 0] > 0).long() + 1) * {other}",
+            f"{new} = checkpoint(lambda y, z: self.b(torch.tanh(y)) * z, {name}, {other}, use_reentrant=False)",
+            f"{new} = checkpoint(self.cell, {name}, {other}, use_reentrant=False)", f"{new} = self.table(({name}[:, 0] > 0).long() + 1) * {other}",
             f"{new} = self.cell({name}, {other})", f"{new} = self.bn({name}) + self.bn({other}); self.bn.running_mean.mul_(0.9)",
             f"{kept} = lambda y: {inner}; {new} = {kept}({name}) + {kept}({other})",
             f"{new} = torch.autograd.grad({name}.square().sum(), {name}, create_graph=True)[0] * 0.1 + {other}",

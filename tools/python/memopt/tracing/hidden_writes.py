@@ -25,6 +25,7 @@ from .. import internals
 from ..errors import Refused
 from ..rewriting.overwritten import WITH_GRADIENT_OF
 from ..rewriting.regions import REGIONS, is_detached, is_other_name, is_region, is_result, list_names, list_written, looks_at
+from ..rewriting.sides import UPDATED_WHERE
 from ..user_code.places import place_of_node
 
 __all__ = ["check_written_parameters", "copy_written_inputs", "keep_hidden_writes"]
@@ -107,7 +108,7 @@ class _Writes:
             if side not in found:
                 found[side], self._values[side] = {}, self._get_value(side)
             now = self._find(name, self._values[side], found[side])
-            node.replace_all_uses_with(now, lambda user: user in behind)
+            node.replace_all_uses_with(now, lambda user: user in behind and user.target is not UPDATED_WHERE)
             self._name_of[now] = name
 
     def _find(self, name: torch.fx.Node, whole: torch.fx.Node, made: dict[torch.fx.Node, torch.fx.Node]) -> torch.fx.Node:

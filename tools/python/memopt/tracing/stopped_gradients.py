@@ -66,8 +66,9 @@ def _detach_inputs(body: torch.fx.GraphModule) -> None:
                 user.replace_input_with(value, _detach(body.graph, value))
 
 
-def _has_branches(module: torch.fx.GraphModule) -> bool:
-    return any(node.target is BRANCH for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
+def _is_inlined(module: torch.fx.GraphModule) -> bool:
+    """Whether there are branches in it, or gradients that the model takes, as by `torch.func.grad`."""
+    return any(node.target in (BRANCH, torch.ops.memopt.gradient_of.default) for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
 
 
 def _changes_nothing(region: torch.fx.Node) -> bool:
@@ -87,8 +88,8 @@ def _list_users_anew(module: torch.fx.GraphModule) -> None:
 
 
 def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Branches that stand in regions without gradients stand in the program itself, in place: the region's operators see what they read
-    detached. So do views that regions give, through which the program may write, and what stands in regions of autocast that change
+    """Branches, and gradients that the model takes, stand in the program itself where they stood in regions without gradients, in place: the
+    region's operators see what they read detached. So do views that regions give, through which the program may write, and what stands in regions of autocast that change
     nothing."""
     _list_users_anew(program.graph_module)
     graph = program.graph_module.graph
@@ -96,7 +97,7 @@ def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.exp
     while node.op != "output":  # what was in a region comes next
         following = node.next
         if node.op == "call_function" and (_changes_nothing(node) or is_region(node) and (
-                _has_branches(body_of(node)) or any(map(_is_view, node.users)))):
+                _is_inlined(body_of(node)) or any(map(_is_view, node.users)))):
             before = node.prev
             _inline(program, node)
             following = before.next

@@ -22,6 +22,7 @@ from torch.fx.node import has_side_effect
 from .. import internals
 from ..errors import Refused
 from ..rewriting.formulas import fit
+from ..rewriting.sides import UPDATED_WHERE
 from ..user_code.places import called_from, place_of_node
 
 __all__ = ["add_parameter_hooks", "hook_gradient", "list_parameter_hooks", "place_hooks"]
@@ -117,7 +118,7 @@ def _place(graph: torch.fx.Graph, value: torch.fx.Node, marks: list[torch.fx.Nod
             result.meta["val"] = [value.meta["val"]]
             hooked = add(operator.getitem, result, 0)
         own.update(copies.values())
-    value.replace_all_uses_with(hooked, lambda user: user not in own and user.target is not torch.ops.aten.detach.default)
+    value.replace_all_uses_with(hooked, lambda user: user not in own and user.target not in (torch.ops.aten.detach.default, UPDATED_WHERE))
     for node in (*marks, *sorted(set(formulas), key=order.__getitem__, reverse=True)):
         if not node.users:
             graph.erase_node(node)

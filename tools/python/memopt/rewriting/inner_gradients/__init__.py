@@ -4,8 +4,8 @@
 """Gradients that a model takes itself: `torch.autograd.grad`, `torch.func.grad` and their kin in forward or in the loss."""
 
 from . import calls, functional
-from .expansion import expand_gradients, has_vmap, make_numbers_tensors
+from .expansion import check_parts, expand_gradients, has_vmap, make_numbers_tensors
 
-__all__ = ["REPLACED", "expand_gradients", "has_vmap", "make_numbers_tensors"]
+__all__ = ["REPLACED", "check_parts", "expand_gradients", "has_vmap", "make_numbers_tensors"]
 
 REPLACED = [*calls.REPLACED, *functional.REPLACED]

@@ -23,13 +23,15 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Refused
 from ...user_code.places import place_of_node
-from .. import control_flow
-from ..regions import find_original, list_written, list_written_inputs
+from .. import control_flow, formulas  # noqa: F401  which defines the operators of formulas
+from ..numbers import PART_AT
+from ..regions import REGIONS, find_original, list_names, list_written, list_written_inputs
 from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
 
-__all__ = ["expand_gradients", "has_vmap", "list_reached", "make_numbers_tensors"]
+__all__ = ["check_parts", "expand_gradients", "has_vmap", "list_reached", "make_numbers_tensors"]
 
 _numbers = itertools.count()
+_WITH_FORMULA = torch.ops.memopt.custom_gradient.default
 
 
 def _stop(value: torch.Tensor) -> torch.Tensor:
@@ -58,6 +60,8 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict, sa
             return _run_region(body, given, samples)
     if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
         return _stop(arguments[0])
+    if node.target is _WITH_FORMULA and torch.is_grad_enabled():
+        return _run_formula(node, known, samples)
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return _run_graphs(node.target, tuple(arguments), dict(keywords), samples)
     return FORWARDS.get(node.target, node.target)(*arguments, **keywords)
@@ -71,6 +75,76 @@ def _run_region(body: torch.fx.GraphModule, given: list, samples: int | None) ->
             return torch.fx.node.map_arg(node.args[0], known.__getitem__)
         known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known, samples)
     return None
+
+
+class _Formula(torch.autograd.Function):
+    """A value with a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx, make, differentiate, *inputs):
+        ctx.differentiate = differentiate
+        return tuple(make())
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return (None, None, *ctx.differentiate(gradients))
+
+
+def _is_hook(node: torch.fx.Node) -> bool:
+    """Whether a value with a gradient of its own has it by hooks: it is what it was then, elsewhere what a Function has made."""
+    return list(node.args[0]) == list(node.args[2])
+
+
+def _list_formula(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """What computes the gradients of a formula, in the order of the program: all of it is behind the first mark."""
+    marks, needed = set(node.args[1]), {node, *node.args[3]}
+    found: list[torch.fx.Node] = []
+    for other in itertools.takewhile(lambda other: marks, reversed(node.graph.nodes)):
+        if other in needed and other is not node and other not in node.args[1]:
+            found.append(other)
+            needed.update(other.all_input_nodes)
+        marks.discard(other)
+    return found[::-1]
+
+
+def _behind_detach(node: torch.fx.Node) -> torch.fx.Node:
+    while node.target is torch.ops.aten.detach.default:
+        node = node.args[0]
+    return node
+
+
+def _run_formula(node: torch.fx.Node, known: dict, samples: int | None) -> list:
+    """The results are those that the program has, for a formula that stood there twice would get a part of the gradient each time. Autograd
+    runs it with the gradients that come. Of a Function it may have gradients by inputs and outputs of forward; what forward has made
+    besides has none."""
+    values, incoming, inputs, given = node.args
+    read, is_hook = set(map(_behind_detach, inputs)), _is_hook(node)
+    backward = _list_formula(node)
+    formula = [other for other in backward if all(value in known or value in incoming for value in other.all_input_nodes)]
+    own: dict[torch.fx.Node, Any] = {}
+
+    def take(value: torch.fx.Node) -> Any:
+        whole = _behind_detach(value)
+        if value in own or whole in own:
+            return own.get(value, own.get(whole))
+        is_connected = is_hook or whole in read or value in backward or not isinstance(known[value], torch.Tensor)
+        return known[whole if whole in read else value] if is_connected else _stop(known[value])
+
+    def differentiate(gradients: tuple) -> list:
+        own.update(zip(incoming, gradients))
+        own.update(zip(map(_behind_detach, values), results) if not is_hook else ())
+        for other in formula:
+            arguments, keywords = torch.fx.node.map_arg((other.args, dict(other.kwargs)), take)
+            if other.target in REGIONS:
+                body, *taken = arguments[REGIONS[other.target] - 1:]
+                own[other] = _run_region(body, taken, samples)
+            else:
+                own[other] = FORWARDS.get(other.target, other.target)(*arguments, **keywords)
+        return list(map(take, given))
+    found = {result.args[1]: known[result] for result in node.users}
+    old = [found.get(place, known[value]) for place, value in enumerate(values)]
+    results = _Formula.apply(lambda: [value.detach() for value in old], differentiate, *(known[value] for value in inputs))
+    return list(results)
 
 
 class _Graphs:
@@ -183,21 +257,42 @@ def _count_samples(program: torch.export.ExportedProgram) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def _find_captured(inputs: list[torch.fx.Node], before: list[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Tensors before their hooks, which PyTorch calls for a gradient by a tensor, unless it goes on from there to another of the inputs."""
+    inputs = list(map(find_original, inputs))
+    captured = []
+    for node in inputs:
+        own = node
+        while own.target is operator.getitem and own.args[0].target is _WITH_FORMULA and _is_hook(own.args[0]):
+            own = find_original(own.args[0].args[2][own.args[1]])
+        goes_on = own is not node and own in list_reached([other for other in inputs if other is not node], before, [])
+        captured.append(node if goes_on else own)
+    return captured
+
+
+def _check_formulas(marked: list[torch.fx.Node], reached: set[torch.fx.Node], before: list[torch.fx.Node], front: str) -> None:
+    """Their results are as they were made."""
+    written = {root for node in before for root in _list_written(node)}
+    for node in marked:
+        if node not in reached or any(_root(result) in written for result in (node, *node.users)):
+            raise Refused(f"{front}a gradient of a {'hook' if _is_hook(node) else 'torch.autograd.Function'} inside the step, whose result is written "
+                          "over, is not supported; write to a copy of it")
+
+
 def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, samples: int | None) -> None:
     """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
     outputs, inputs, seed_nodes = (list(part) for part in marker.args)
-    inputs = [find_original(node) for node in inputs]
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
     before = list(itertools.takewhile(lambda node: node is not marker, graph.nodes))
+    inputs = _find_captured(inputs, before)
     reached = list_reached(inputs, before, outputs) & list_needed(before, outputs)
     starts = [node for node in dict.fromkeys(inputs) if node not in reached]
     run, given = _choose_nodes(before, reached)
-    if any(node.target is torch.ops.memopt.custom_gradient.default for node in run):
-        raise Refused(f"{front}a gradient of a torch.autograd.Function inside the step is not supported, as its own formula has "
-                      "none; write it in PyTorch's operators")
-    given = list(dict.fromkeys([*starts, *(node for node in given if node not in starts),
+    marked = [node for node in run if node.target is _WITH_FORMULA]
+    _check_formulas(marked, reached, before, front)
+    given = list(dict.fromkeys([*starts, *(result for node in marked for result in node.users), *(node for node in given if node not in starts),
                                 *(node for node in outputs if node not in reached and node not in given)]))
     behind = _list_behind(marker)
     kept = [node for node in run if node in reached and isinstance(node.meta.get("val"), torch.Tensor) and behind & node.users.keys()]
@@ -244,7 +339,8 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, sample
         graph.erase_node(user)
     graph.erase_node(marker)
     for node, value in zip(kept, results[len(inputs):]):  # so that draws are the same, and nothing is computed twice
-        node.replace_all_uses_with(value, delete_user_cb=behind.__contains__)
+        if node is not value:
+            node.replace_all_uses_with(value, delete_user_cb=behind.__contains__)
 
 
 def _list_behind(marker: torch.fx.Node) -> set[torch.fx.Node]:
@@ -271,6 +367,17 @@ def has_vmap(program: torch.export.ExportedProgram) -> bool:
     return any(getattr(node.target, "__module__", "") == predispatch.__name__ for node in program.graph_module.graph.nodes)
 
 
+def check_parts(program: torch.export.ExportedProgram) -> None:
+    """Before operators on single samples are written out all writes are, and parts at places that follow from the data are no views then."""
+    nodes = list(program.graph.nodes)
+    parts = {list_names(node)[-1]: node for node in reversed(nodes) if node.target is PART_AT}
+    for node in nodes:
+        for tensor in {list_names(written)[-1] for written in list_written(node)} & parts.keys():
+            if nodes.index(parts[tensor]) < nodes.index(node):
+                raise Refused(f"{place_of_node(node) or 'the model'}: a write to a part whose place follows from the data, or to what it is a part of, "
+                              "is not supported in a model that calls torch.vmap; use index_copy, which gives another tensor")
+
+
 def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:
     """Under torch.vmap a number beside one number of each sample is cast as if it were a tensor; so it becomes one."""
     for node in program.graph_module.graph.nodes:
@@ -281,14 +388,11 @@ def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:
 
 
 def _writes(node: torch.fx.Node) -> bool:
-    """Whether a node has to stay though nobody reads it. Schemas of norms do not say that they write running statistics, and a region
-    writes what its body writes."""
-    if node.is_impure():
+    """Whether a node has to stay though nobody reads it."""
+    if node.is_impure() or next(list_written(node), None) is not None:
         return True
     if node.op != "call_function":
         return False
-    if node.target in (torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default):
-        return node.args[3] is not None and node.args[5] is not False
     owner = node.graph.owning_module
     bodies = [getattr(owner, value.target) for value in node.all_input_nodes if value.op == "get_attr" and owner is not None]
     return any(isinstance(body, torch.fx.GraphModule) and any(map(_writes, body.graph.nodes)) for body in bodies)

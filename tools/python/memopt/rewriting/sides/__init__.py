@@ -19,7 +19,7 @@ its first element, so that means of it, and their slopes, are finite.
 
 from .markers import find_known_side, finish_sides
 from .settling import MOST_BRANCHES, TakenOtherwise, settle_sides
-from .updates import mark_updates
+from .updates import UPDATED_WHERE, mark_updates
 from .written_parameters import ADVICE, find_writing_branch
 
-__all__ = ["ADVICE", "MOST_BRANCHES", "TakenOtherwise", "find_known_side", "find_writing_branch", "finish_sides", "mark_updates", "settle_sides"]
+__all__ = ["ADVICE", "MOST_BRANCHES", "TakenOtherwise", "UPDATED_WHERE", "find_known_side", "find_writing_branch", "finish_sides", "mark_updates", "settle_sides"]

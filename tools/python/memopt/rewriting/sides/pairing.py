@@ -286,8 +286,7 @@ def _extend(side: Side, pairs: Pairs, differing: list, passes_on: bool) -> None:
             if side.phis.setdefault(x, value) is not value:
                 raise Differs
             continue
-        schema = getattr(user.target, "_schema", None)
-        if schema is None or schema.is_mutable or user.target in (BRANCH, BEHIND):
+        if getattr(user.target, "_schema", None) is None or next(list_written(user), None) is not None or user.target in (BRANCH, BEHIND):
             raise Differs
         partner = side.moved[user] = seconds[user]
         body.add(user)

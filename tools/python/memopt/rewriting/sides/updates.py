@@ -23,17 +23,17 @@ from .edges import WHEN, drop_edges, may_have_gradient
 from .markers import BRANCH, find_loss, replace_loss
 from .nothing_changes import find_root, name_of
 
-__all__ = ["mark_updates"]
+__all__ = ["UPDATED_WHERE", "mark_updates"]
 
 aten = torch.ops.aten
 _library = torch.library.Library("memopt", "FRAGMENT")
-#: The loss of a step that updates these parameters where `count` is above zero.
+#: The loss of a step that updates these parameters where `count` is above zero. It names them, and reads none of their values.
 _library.define("updated_where(Tensor loss, Tensor[] parameters, Tensor count) -> Tensor")
 _library.impl("updated_where", lambda loss, parameters, count: loss.clone(), "CompositeExplicitAutograd")
 torch.library.register_fake("memopt::updated_where", lambda loss, parameters, count: torch.empty_like(loss), lib=_library)
 torch.library.register_autograd("memopt::updated_where", lambda ctx, gradient: (gradient, [None] * ctx.parameters, None), lib=_library,
                                 setup_context=lambda ctx, inputs, output: setattr(ctx, "parameters", len(inputs[1])))
-_UPDATED_WHERE = torch.ops.memopt.updated_where.default
+UPDATED_WHERE = torch.ops.memopt.updated_where.default
 
 #: What has the shape of an argument, and none of its values.
 _SHAPES = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty",
@@ -192,7 +192,7 @@ def mark_updates(program: torch.export.ExportedProgram) -> list[str]:
             where = writer.write(formula, loss)
             count = insert(graph, aten.to.dtype, where, torch.float32, like=loss)
             named = [insert(graph, aten.view_as_real.default, node, like=loss) if node.meta["val"].is_complex() else node for node in members]
-            loss = insert(graph, _UPDATED_WHERE, loss, named, count, like=loss)
+            loss = insert(graph, UPDATED_WHERE, loss, named, count, like=loss)
     if groups:
         replace_loss(program, loss)
     return [parameters[node] for _, members in groups.values() for node in members]
