@@ -18,7 +18,7 @@ import torch
 from ..errors import Refused
 from ..internals import is_real, map_tensors
 
-__all__ = ["Context", "fit", "join", "needs_gradient", "with_formula"]
+__all__ = ["Context", "INCOMING", "WITH_FORMULA", "fit", "join", "needs_gradient", "with_formula"]
 
 _library = torch.library.Library("memopt", "FRAGMENT")
 _library.define("incoming_gradient(Tensor value, int result) -> Tensor")
@@ -26,6 +26,7 @@ _library.define("custom_gradient(Tensor[] values, Tensor[] gradients, Tensor[] i
 _library.impl("incoming_gradient", lambda value, result: torch.zeros_like(value), "CompositeExplicitAutograd")
 _library.impl("custom_gradient", lambda values, gradients, inputs, input_gradients: [value.clone() for value in values],
               "CompositeExplicitAutograd")
+INCOMING, WITH_FORMULA = torch.ops.memopt.incoming_gradient.default, torch.ops.memopt.custom_gradient.default
 
 
 class Context:

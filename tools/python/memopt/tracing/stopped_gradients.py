@@ -68,7 +68,8 @@ def _detach_inputs(body: torch.fx.GraphModule) -> None:
 
 def _is_inlined(module: torch.fx.GraphModule) -> bool:
     """Whether there are branches in it, or gradients that the model takes, as by `torch.func.grad`."""
-    return any(node.target in (BRANCH, torch.ops.memopt.gradient_of.default) for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
+    targets = BRANCH, torch.ops.memopt.gradient_of.default
+    return any(node.target in targets for part in module.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
 
 
 def _changes_nothing(region: torch.fx.Node) -> bool:

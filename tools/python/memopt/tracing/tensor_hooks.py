@@ -21,7 +21,7 @@ from torch.fx.node import has_side_effect
 
 from .. import internals
 from ..errors import Refused
-from ..rewriting.formulas import fit
+from ..rewriting.formulas import INCOMING, WITH_FORMULA, fit
 from ..rewriting.sides import UPDATED_WHERE
 from ..user_code.places import called_from, place_of_node
 
@@ -32,7 +32,6 @@ _library = torch.library.Library("memopt", "FRAGMENT")
 _library.define("hooked(Tensor value, Tensor incoming, Tensor given) -> Tensor")
 _library.impl("hooked", lambda value, incoming, given: value.detach().clone(), "CompositeExplicitAutograd")
 _HOOKED = has_side_effect(torch.ops.memopt.hooked.default)
-_INCOMING, _WITH_FORMULA = torch.ops.memopt.incoming_gradient.default, torch.ops.memopt.custom_gradient.default
 
 
 class _Handle:
@@ -108,13 +107,13 @@ def _place(graph: torch.fx.Graph, value: torch.fx.Node, marks: list[torch.fx.Nod
         formula = sorted({incoming, *_list_behind(given, start, order)}, key=order.__getitem__)
         formulas += formula
         with graph.inserting_before(behind):
-            copies = {incoming: add(_INCOMING, hooked, 0)}
+            copies = {incoming: add(INCOMING, hooked, 0)}
             for node in formula:
                 if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
                     raise Refused(f"{place_of_node(mark) or 'the model'}: a hook on a gradient that draws random numbers is not supported")
                 if node not in copies:
                     copies[node] = graph.node_copy(node, lambda argument: copies.get(argument, argument))
-            result = add(_WITH_FORMULA, [hooked], [copies[incoming]], [hooked], [copies.get(given, given)])
+            result = add(WITH_FORMULA, [hooked], [copies[incoming]], [hooked], [copies.get(given, given)])
             result.meta["val"] = [value.meta["val"]]
             hooked = add(operator.getitem, result, 0)
         own.update(copies.values())

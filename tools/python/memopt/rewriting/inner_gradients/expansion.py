@@ -23,19 +23,16 @@ from torch.utils import _pytree as pytree
 
 from ...errors import Refused
 from ...user_code.places import place_of_node
-from .. import control_flow, formulas  # noqa: F401  which defines the operators of formulas
+from .. import control_flow
+from ..formulas import WITH_FORMULA
 from ..numbers import PART_AT
-from ..regions import REGIONS, find_original, list_names, list_written, list_written_inputs
+from ..regions import find_original, list_names, list_written, list_written_inputs
 from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
+from .formula_gradients import is_hook, run_formula, stop
 
 __all__ = ["check_parts", "expand_gradients", "has_vmap", "list_reached", "make_numbers_tensors"]
 
 _numbers = itertools.count()
-_WITH_FORMULA = torch.ops.memopt.custom_gradient.default
-
-
-def _stop(value: torch.Tensor) -> torch.Tensor:
-    return torch.ops.memopt.stopped(value.detach())
 
 
 def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict, samples: int | None) -> Any:
@@ -50,18 +47,18 @@ def _run_node(module: torch.fx.GraphModule, node: torch.fx.Node, known: dict, sa
         enabled, body, *given = arguments
         if not enabled:  # what it writes has no gradient of what it reads
             written = list_written_inputs(body)
-            given = [_stop(value) if isinstance(value, torch.Tensor) and place not in written else value for place, value in enumerate(given)]
+            given = [stop(value) if isinstance(value, torch.Tensor) and place not in written else value for place, value in enumerate(given)]
         with torch.set_grad_enabled(enabled):
             value = _run_region(body, given, samples)
-        return value if enabled else pytree.tree_map_only(torch.Tensor, _stop, value)
+        return value if enabled else pytree.tree_map_only(torch.Tensor, stop, value)
     if node.target is torch.ops.higher_order.wrap_with_autocast:
         device, dtype, enabled, caches, body, *given = arguments
         with torch.autocast(device, dtype, enabled, caches):
             return _run_region(body, given, samples)
     if node.target in (torch.ops.aten.detach.default, torch.ops.aten.detach_.default):
-        return _stop(arguments[0])
-    if node.target is _WITH_FORMULA and torch.is_grad_enabled():
-        return _run_formula(node, known, samples)
+        return stop(arguments[0])
+    if node.target is WITH_FORMULA and torch.is_grad_enabled():
+        return run_formula(node, known, lambda body, values: _run_region(body, values, samples))
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         return _run_graphs(node.target, tuple(arguments), dict(keywords), samples)
     return FORWARDS.get(node.target, node.target)(*arguments, **keywords)
@@ -75,76 +72,6 @@ def _run_region(body: torch.fx.GraphModule, given: list, samples: int | None) ->
             return torch.fx.node.map_arg(node.args[0], known.__getitem__)
         known[node] = next(waiting) if node.op == "placeholder" else _run_node(body, node, known, samples)
     return None
-
-
-class _Formula(torch.autograd.Function):
-    """A value with a gradient of its own."""
-
-    @staticmethod
-    def forward(ctx, make, differentiate, *inputs):
-        ctx.differentiate = differentiate
-        return tuple(make())
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        return (None, None, *ctx.differentiate(gradients))
-
-
-def _is_hook(node: torch.fx.Node) -> bool:
-    """Whether a value with a gradient of its own has it by hooks: it is what it was then, elsewhere what a Function has made."""
-    return list(node.args[0]) == list(node.args[2])
-
-
-def _list_formula(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """What computes the gradients of a formula, in the order of the program: all of it is behind the first mark."""
-    marks, needed = set(node.args[1]), {node, *node.args[3]}
-    found: list[torch.fx.Node] = []
-    for other in itertools.takewhile(lambda other: marks, reversed(node.graph.nodes)):
-        if other in needed and other is not node and other not in node.args[1]:
-            found.append(other)
-            needed.update(other.all_input_nodes)
-        marks.discard(other)
-    return found[::-1]
-
-
-def _behind_detach(node: torch.fx.Node) -> torch.fx.Node:
-    while node.target is torch.ops.aten.detach.default:
-        node = node.args[0]
-    return node
-
-
-def _run_formula(node: torch.fx.Node, known: dict, samples: int | None) -> list:
-    """The results are those that the program has, for a formula that stood there twice would get a part of the gradient each time. Autograd
-    runs it with the gradients that come. Of a Function it may have gradients by inputs and outputs of forward; what forward has made
-    besides has none."""
-    values, incoming, inputs, given = node.args
-    read, is_hook = set(map(_behind_detach, inputs)), _is_hook(node)
-    backward = _list_formula(node)
-    formula = [other for other in backward if all(value in known or value in incoming for value in other.all_input_nodes)]
-    own: dict[torch.fx.Node, Any] = {}
-
-    def take(value: torch.fx.Node) -> Any:
-        whole = _behind_detach(value)
-        if value in own or whole in own:
-            return own.get(value, own.get(whole))
-        is_connected = is_hook or whole in read or value in backward or not isinstance(known[value], torch.Tensor)
-        return known[whole if whole in read else value] if is_connected else _stop(known[value])
-
-    def differentiate(gradients: tuple) -> list:
-        own.update(zip(incoming, gradients))
-        own.update(zip(map(_behind_detach, values), results) if not is_hook else ())
-        for other in formula:
-            arguments, keywords = torch.fx.node.map_arg((other.args, dict(other.kwargs)), take)
-            if other.target in REGIONS:
-                body, *taken = arguments[REGIONS[other.target] - 1:]
-                own[other] = _run_region(body, taken, samples)
-            else:
-                own[other] = FORWARDS.get(other.target, other.target)(*arguments, **keywords)
-        return list(map(take, given))
-    found = {result.args[1]: known[result] for result in node.users}
-    old = [found.get(place, known[value]) for place, value in enumerate(values)]
-    results = _Formula.apply(lambda: [value.detach() for value in old], differentiate, *(known[value] for value in inputs))
-    return list(results)
 
 
 class _Graphs:
@@ -263,7 +190,7 @@ def _find_captured(inputs: list[torch.fx.Node], before: list[torch.fx.Node]) -> 
     captured = []
     for node in inputs:
         own = node
-        while own.target is operator.getitem and own.args[0].target is _WITH_FORMULA and _is_hook(own.args[0]):
+        while own.target is operator.getitem and own.args[0].target is WITH_FORMULA and is_hook(own.args[0]):
             own = find_original(own.args[0].args[2][own.args[1]])
         goes_on = own is not node and own in list_reached([other for other in inputs if other is not node], before, [])
         captured.append(node if goes_on else own)
@@ -275,8 +202,8 @@ def _check_formulas(marked: list[torch.fx.Node], reached: set[torch.fx.Node], be
     written = {root for node in before for root in _list_written(node)}
     for node in marked:
         if node not in reached or any(_root(result) in written for result in (node, *node.users)):
-            raise Refused(f"{front}a gradient of a {'hook' if _is_hook(node) else 'torch.autograd.Function'} inside the step, whose result is written "
-                          "over, is not supported; write to a copy of it")
+            kind = "hook" if is_hook(node) else "torch.autograd.Function"
+            raise Refused(f"{front}a gradient of a {kind} inside the step, whose result is written over, is not supported; write to a copy of it")
 
 
 def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, samples: int | None) -> None:
@@ -290,9 +217,10 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, sample
     reached = list_reached(inputs, before, outputs) & list_needed(before, outputs)
     starts = [node for node in dict.fromkeys(inputs) if node not in reached]
     run, given = _choose_nodes(before, reached)
-    marked = [node for node in run if node.target is _WITH_FORMULA]
+    marked = [node for node in run if node.target is WITH_FORMULA]
     _check_formulas(marked, reached, before, front)
-    given = list(dict.fromkeys([*starts, *(result for node in marked for result in node.users), *(node for node in given if node not in starts),
+    given = list(dict.fromkeys([*starts, *(result for node in marked for result in node.users),
+                                *(node for node in given if node not in starts),
                                 *(node for node in outputs if node not in reached and node not in given)]))
     behind = _list_behind(marker)
     kept = [node for node in run if node in reached and isinstance(node.meta.get("val"), torch.Tensor) and behind & node.users.keys()]
@@ -374,8 +302,8 @@ def check_parts(program: torch.export.ExportedProgram) -> None:
     for node in nodes:
         for tensor in {list_names(written)[-1] for written in list_written(node)} & parts.keys():
             if nodes.index(parts[tensor]) < nodes.index(node):
-                raise Refused(f"{place_of_node(node) or 'the model'}: a write to a part whose place follows from the data, or to what it is a part of, "
-                              "is not supported in a model that calls torch.vmap; use index_copy, which gives another tensor")
+                raise Refused(f"{place_of_node(node) or 'the model'}: a write to a part whose place follows from the data, or to what it is a part "
+                              "of, is not supported in a model that calls torch.vmap; use index_copy, which gives another tensor")
 
 
 def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:

@@ -145,7 +145,7 @@ def _is_from_inside(written: torch.fx.Node, body: set[torch.fx.Node]) -> bool:
     while written is not base:
         if written in body:
             return True
-        written = written.args[0]
+        written = find_source(written)
     return base in body
 
 

@@ -21,7 +21,7 @@ from ..regions import list_written
 from .asserted import insert
 from .edges import WHEN, drop_edges, may_have_gradient
 from .markers import BRANCH, find_loss, replace_loss
-from .nothing_changes import find_root, name_of
+from .nothing_changes import find_root, find_source, name_of
 
 __all__ = ["UPDATED_WHERE", "mark_updates"]
 
@@ -90,7 +90,7 @@ def _list_views(value: torch.fx.Node) -> Iterator[torch.fx.Node]:
     root = find_root(value)
     while value is not root:
         yield value
-        value = value.args[0]
+        value = find_source(value)
 
 
 def _find_formulas(program: torch.export.ExportedProgram, loss: torch.fx.Node) -> tuple[dict[torch.fx.Node, _Formula], _Formulas]:
