@@ -421,6 +421,15 @@ def complex_directions(self, x):
     return torch.view_as_real(F.normalize(z, p=1.0, dim=1) + z / z.abs().sum(0, keepdim=True).expand_as(z)).square().sum()
 
 
+@case()
+def repeated_rows(self, x, keep):
+    """One behind the other, as two views of what a batch chooses."""
+    y = self.linear(x)[keep]
+    both = y.repeat(2, 1)
+    alike = F.normalize(both, dim=1) @ F.normalize(y.repeat(1, 2)[:, :5], dim=1).mT
+    return both.square().mean() + alike.exp().sum() + y[None].repeat(2, 3, 1).amax() + (both - torch.cat([y.cos(), y.sin()])).abs().mean()
+
+
 @case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
 def far_complex(self, x):
     """Whose squares vanish or overflow."""

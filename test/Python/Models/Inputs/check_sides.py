@@ -220,6 +220,19 @@ def buffered(self, x, place, keep):
 
 
 @sides()
+def by_zeros_of_a_shape(self, x, place, keep):
+    """What has the data's shape follows from no data."""
+    y = self.linear(x)
+    z = torch.zeros_like(y)
+    z[0] = 1
+    if z.mean() > 0:
+        y = y * 2
+    if y.new_zeros(3).any():
+        y = y + 1
+    return y.square().sum()
+
+
+@sides()
 def other_shapes(self, x, place, keep):
     """The sides differ in a shape, and what they end in does not."""
     parts = [self.linear(x)]

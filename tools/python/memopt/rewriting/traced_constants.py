@@ -82,6 +82,7 @@ class TracedConstants:
         with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(devices=[]):
             before = torch.random.get_rng_state()
             try:
+                args, kwargs = pytree.tree_map_only(torch.Tensor, _stand_in if function in _MAKERS_LIKE else lambda value: value, (args, kwargs))
                 found = function(*args, **kwargs)
             except Exception:  # what works on traced tensors alone
                 return
@@ -96,6 +97,11 @@ class TracedConstants:
         for leaf, value in zip(traced, values):
             self._values[id(leaf)] = weakref.ref(leaf), value
             self._versions[storage_of(leaf)] = leaf._version
+
+
+def _stand_in(traced: torch.Tensor) -> torch.Tensor:
+    """Of the shape and type of a traced tensor, which has no elements."""
+    return torch.empty(traced.shape, dtype=traced.dtype)
 
 
 def _is_data(traced: Any) -> bool:

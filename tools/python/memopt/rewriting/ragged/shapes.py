@@ -232,12 +232,15 @@ def _expand(engine, target, arguments, keywords):
 
 
 def _repeat(engine, target, arguments, keywords):
-    """Of rows along other dimensions, and as often as there are rows, which makes a dimension of them."""
+    """Of rows a number of times, and as often as there are rows, which makes a dimension of them."""
     x, times = arguments
     full = x.full if isinstance(x, Ragged) else x
     offset = len(times) - full.dim()
-    if isinstance(x, Ragged) and (isinstance(times[x.dim + offset], Count) or times[x.dim + offset] != 1):
-        raise NotRagged("one behind the other")
+    if isinstance(x, Ragged) and (again := times[x.dim + offset]) != 1:
+        if isinstance(again, Count) or again == 0:
+            raise NotRagged("as often as others have rows, or not at all")
+        once = _repeat(engine, target, (x, [*times[:x.dim + offset], 1, *times[x.dim + offset + 1:]]), keywords)
+        return _cat(engine, torch.ops.aten.cat.default, ([once] * again, once.dim), {})
     full = full.repeat([1 if isinstance(count, Count) else count for count in times])
     rows = x.with_full(full, x.dim + offset) if isinstance(x, Ragged) else full
     counts = [place for place, count in enumerate(times) if isinstance(count, Count)]
