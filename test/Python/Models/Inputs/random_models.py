@@ -69,6 +69,9 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.bn, self.table = nn.BatchNorm1d(8), nn.Embedding(5, 8)
+        self.spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))
+        self.directed = nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))
+        self.cumulative, self.instance = nn.BatchNorm1d(8, momentum=None), nn.InstanceNorm1d(6, track_running_stats=True)
         self.cell, self.many = nn.GRUCell(8, 8), nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
         self.a, self.b, self.norm = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8)
         self.weight = nn.Parameter(torch.randn(8, 8) * 0.3)
@@ -212,6 +215,8 @@ class Writer:
             f"{kept} = {{'x': {name}, 'y': {other}}}; {kept}['x'] = {kept}['x'] * {kept}['y']; {kept}['y'] += 1; {new} = {kept}['x']",
             f"{kept} = [{name}, {other}, {third}]; {kept}.append({kept}.pop(0) * 0.5); {new} = torch.stack({kept}).mean(0)",
             f"{new} = torch.einsum('ij,kj->ik', {name}, {other}) @ {third} * 0.1", f"{new} = F.embedding(torch.arange(6) % 5, self.table.weight) + {name}",
+            f"{new} = self.spectral({name}) + {other}", f"{new} = self.directed({name}) * {other}", f"{new} = self.cumulative({name})",
+            f"{new} = self.instance({name}[None])[0] + {other}", f"{new} = self.spectral({name}); {new} = {new} + self.spectral({other})",
             f"{new} = F.linear({name}, self.many[0].weight, self.many[1].bias) * {other}", f"{new} = F.linear({name}, self.weight.t() @ self.a.weight)",
             f"{new} = torch.func.grad(lambda y: (self.b(y) * {other}).tanh().sum())({name})", f"{new} = torch.vmap(lambda y, z: y * z.sum())({name}, {other})",
             f"{new} = F.cross_entropy({name}, {other}.argmax(1), reduction='none')[:, None] + {third}",

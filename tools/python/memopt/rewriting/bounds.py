@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.fx.experimental import symbolic_shapes
 
+from ..internals import storage_of
+
 __all__ = ["FEWEST", "ValueBounds", "kept_ranges"]
 
 #: While a model is traced, a mask is taken to choose as many rows.
@@ -64,7 +66,7 @@ class ValueBounds:
     def forget(self, storage: int) -> None:
         """Something that has this storage was written."""
         self._bounds = {number: (value, bounds) for number, (value, bounds) in self._bounds.items()
-                        if value.untyped_storage()._cdata != storage}
+                        if storage_of(value) != storage}
 
     def note(self, target: Any, arguments: tuple, keywords: dict, result: Any) -> None:
         value = _plain(result[0] if isinstance(result, (tuple, list)) and result else result)

@@ -20,6 +20,7 @@ from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
 from ..errors import Error, Refused
+from ..internals import storage_of
 from ..user_code.places import place_of_node
 from . import (complex_values, composites, control_flow, ctc, custom_operators, gamma_draws, intervals, numbers, plain, quantization,
                ragged, solver_checks)
@@ -196,15 +197,15 @@ class Engine:
         if complex_values.is_complex(written) or isinstance(written, (tuple, list)):
             for part in written:
                 self._forget(part)
-        if isinstance(written, torch.Tensor):
-            for storage in self.views.settle(written.untyped_storage()._cdata):
+        if isinstance(written, torch.Tensor) and (own := storage_of(written)) is not None:
+            for storage in self.views.settle(own):
                 self._forget_storage(storage)
 
     def _forget_storage(self, storage: int) -> None:
         self.known.forget(storage)
         self.bounds.forget(storage)
         for number, (value, _) in list(self._keys.items()):
-            if value.untyped_storage()._cdata == storage:
+            if storage_of(value) == storage:
                 self._keys[number] = value, next(self._fresh)
                 self._expanded.pop(number, None)
 

@@ -12,6 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..internals import storage_of
+
 __all__ = ["KnownValues"]
 
 _MOST_ELEMENTS = 1 << 22
@@ -53,7 +55,7 @@ class KnownValues:
     def forget(self, storage: int) -> None:
         """Something that has this storage was written."""
         self._makers = {number: (value, make) for number, (value, make) in self._makers.items()
-                        if value.untyped_storage()._cdata != storage}
+                        if storage_of(value) != storage}
 
     def prepare(self, target: Any, arguments: tuple, keywords: dict) -> Callable[[], Any] | None:
         """What computes an operator's result; None if that is not known. It is to be asked for before the operator runs."""

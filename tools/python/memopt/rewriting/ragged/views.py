@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import torch
 
+from ...internals import storage_of
+
 __all__ = ["CopiedViews"]
 
 
@@ -26,10 +28,6 @@ class _View(NamedTuple):
     source: torch.Tensor
     read: Callable[[], torch.Tensor]  #: What the view has now.
     write: Callable[[], torch.Tensor]  #: What the source has, once the copy is written back.
-
-
-def _storage_of(value: torch.Tensor) -> int:
-    return value.untyped_storage()._cdata
 
 
 class CopiedViews:
@@ -45,11 +43,11 @@ class CopiedViews:
         """After a write to a storage: all that lies there, too, is written. Returns the storages that were."""
         touched = [written]
         for view in reversed(self._views):
-            if _storage_of(view.copy) in touched and _storage_of(view.source) not in touched:
+            if storage_of(view.copy) in touched and storage_of(view.source) not in touched:
                 view.source.copy_(view.write())
-                touched.append(_storage_of(view.source))
+                touched.append(storage_of(view.source))
         for view in self._views:
-            if _storage_of(view.source) in touched and _storage_of(view.copy) not in touched:
+            if storage_of(view.source) in touched and storage_of(view.copy) not in touched:
                 view.copy.copy_(view.read())
-                touched.append(_storage_of(view.copy))
+                touched.append(storage_of(view.copy))
         return touched

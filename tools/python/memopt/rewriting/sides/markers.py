@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
+from ...internals import storage_of
 from .asserted import insert
 
 __all__ = ["BEHIND", "BRANCH", "drop_ends", "drop_markers", "find_known_side", "find_loss", "find_shape", "finish_sides", "replace_loss"]
@@ -56,8 +57,8 @@ def find_known_side(program: torch.export.ExportedProgram) -> tuple[int, bool] |
 
     def forget(written: torch.fx.Node) -> None:
         if written in known:
-            storage = known[written].untyped_storage()._cdata
-            for node in [node for node, value in known.items() if value.untyped_storage()._cdata == storage]:
+            storage = storage_of(known[written])
+            for node in [node for node, value in known.items() if storage_of(value) == storage]:
                 del known[node]
 
     for node in program.graph.nodes:
