@@ -298,6 +298,22 @@ def grid_distances(self, x):
     return near.square().sum() + second.square().sum()
 
 
+@case()
+def written_before(self, x):
+    """Gradients by tensors as they are behind a write: points on a boundary, above all. Views from before it show what is written later."""
+    points = x.clone()
+    points[:, 0] = 0
+    points.requires_grad_()
+    (slope,) = torch.autograd.grad(self.linear(points).tanh().sum(), points, create_graph=True)
+    y = self.linear(x)
+    top, flat, early = y[:3], y.view(-1), y.sum() * 3
+    y[:, 0] = 0.5
+    flat[3:9].mul_(2)
+    (g,) = torch.autograd.grad((y + 0).square().sum() + top.sum() ** 2 + early + (flat + 0)[::3].cos().sum(), y, create_graph=True)
+    y[1] = 0.25
+    return slope.square().sum() + g.square().mean() + (y + 0).square().mean() + (top + 0).square().sum()
+
+
 def check_norms_at_zero():
     """Norms of zeros and their second gradients, as PyTorch has them."""
     def norms(self, x, order):

@@ -26,7 +26,7 @@ from ...user_code.places import place_of_node
 from .. import control_flow
 from ..formulas import WITH_FORMULA
 from ..numbers import PART_AT
-from ..regions import find_original, list_names, list_written, list_written_inputs
+from ..regions import find_original, list_names, list_written, list_written_inputs, looks_at
 from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
 from .formula_gradients import is_hook, run_formula, stop
 
@@ -197,6 +197,31 @@ def _find_captured(inputs: list[torch.fx.Node], before: list[torch.fx.Node]) -> 
     return captured
 
 
+def _copy_written(graph: torch.fx.Graph, marker: torch.fx.Node) -> None:
+    """A gradient by a tensor that was written to is one by what it is then: a copy, which all that reads the tensor behind the last write
+    reads in its place."""
+    nodes = list(graph.nodes)
+    for tensor in {_root(node) for node in marker.args[1] if _root(node).op == "call_function"}:
+        writes = [place for place, node in enumerate(nodes[:nodes.index(marker)]) if tensor in _list_written(node)]
+        if not writes:
+            continue
+        behind = set(nodes[writes[-1] + 1:])
+        with graph.inserting_after(nodes[writes[-1]]):
+            copy = graph.call_function(torch.ops.aten.clone.default, (tensor,))
+        copy.meta.update(tensor.meta)
+        copies = {tensor: copy}
+        for name in nodes[:writes[-1] + 1]:
+            if name in copies or _root(name) is not tensor or not isinstance(name.meta.get("val"), torch.Tensor):
+                continue
+            if (original := find_original(name)) in copies or name in map(nodes.__getitem__, writes) and name.args[0] in copies:
+                copies[name] = copies[original if original in copies else name.args[0]]
+            elif name.args[0] in copies and looks_at(name) is not None:
+                with graph.inserting_after(max(copies.values(), key=list(graph.nodes).index)):
+                    copies[name] = graph.node_copy(name, lambda value: copies.get(value, value))
+        for name, other in copies.items():
+            name.replace_all_uses_with(other, lambda user: user in behind)
+
+
 def _check_formulas(marked: list[torch.fx.Node], reached: set[torch.fx.Node], before: list[torch.fx.Node], front: str) -> None:
     """Their results are as they were made."""
     written = {root for node in before for root in _list_written(node)}
@@ -209,6 +234,7 @@ def _check_formulas(marked: list[torch.fx.Node], reached: set[torch.fx.Node], be
 def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, samples: int | None) -> None:
     """What lies between the inputs and the outputs is run by autograd; what that makes takes the place of both."""
     module, graph = program.graph_module, program.graph_module.graph
+    _copy_written(graph, marker)
     outputs, inputs, seed_nodes = (list(part) for part in marker.args)
     place = place_of_node(marker)
     front = f"{place}: " if place else ""
@@ -223,7 +249,9 @@ def _expand(program: torch.export.ExportedProgram, marker: torch.fx.Node, sample
                                 *(node for node in given if node not in starts),
                                 *(node for node in outputs if node not in reached and node not in given)]))
     behind = _list_behind(marker)
-    kept = [node for node in run if node in reached and isinstance(node.meta.get("val"), torch.Tensor) and behind & node.users.keys()]
+    own = set(run) - set(given)  # views of what is given stay views of that
+    kept = [node for node in run if node in reached and isinstance(node.meta.get("val"), torch.Tensor) and _root(node) in own
+            and behind & node.users.keys()]
     fake = next(node.meta["val"].fake_mode for node in graph.nodes if isinstance(node.meta.get("val"), torch.Tensor))
 
     def differentiate(values, seeds):
