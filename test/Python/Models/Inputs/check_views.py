@@ -368,7 +368,7 @@ class Held(nn.Module):
     def __init__(self, function):
         super().__init__()
         self.model = Model(function)
-        self.norm = nn.BatchNorm1d(8)
+        self.norm, self.instance = nn.BatchNorm1d(8), nn.InstanceNorm1d(6, track_running_stats=True)
         self.updater = Updater(self.model)
         self.other_norm = self.norm
 
@@ -398,7 +398,7 @@ def copied_to_what_is_left_out(self, x):
 class Normed(Model):
     def __init__(self, function):
         super().__init__(function)
-        self.norm = nn.BatchNorm1d(8)
+        self.norm, self.instance = nn.BatchNorm1d(8), nn.InstanceNorm1d(6, track_running_stats=True)
 
 
 def normed_on_sides(self, x):
@@ -408,6 +408,7 @@ def normed_on_sides(self, x):
         y = self.norm(y)
     if y.mean() > 0:
         self.norm(y * 2)
+        self.instance(y[None])
         y = y.cos()
     return self.compare(y)
 

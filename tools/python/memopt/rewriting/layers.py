@@ -183,6 +183,20 @@ def _batch_norm(self, x):
 _batch_norm.original = torch.nn.modules.batchnorm._BatchNorm.forward
 
 
+def _instance_norm(input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5):
+    """Its operator does not say that it writes running statistics, so where nobody reads its result torch.export drops it."""
+    if use_input_stats and running_mean is not None and running_var is not None:
+        with torch.no_grad():
+            variance, mean = torch.var_mean(input, list(range(2, input.dim())), correction=1)
+            for running, found in ((running_mean, mean), (running_var, variance)):
+                running.copy_((1 - momentum) * running + momentum * found.mean(0))
+        running_mean = running_var = None
+    return _instance_norm.original(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+_instance_norm.original = F.instance_norm
+
+
 # ----------------------------------------------------------------------------------------------------------
 # Adaptive softmax
 # ----------------------------------------------------------------------------------------------------------
@@ -203,5 +217,5 @@ def _adaptive_softmax(self, input_, target_):
 
 
 #: What is replaced while a step is traced: owner, name and the other function.
-REPLACED = [(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm),
+REPLACED = [(torch.nn.modules.batchnorm._BatchNorm, "forward", _batch_norm), (F, "instance_norm", _instance_norm),
             (torch.nn.AdaptiveLogSoftmaxWithLoss, "forward", _adaptive_softmax)]

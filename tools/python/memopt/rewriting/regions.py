@@ -28,8 +28,6 @@ aten = torch.ops.aten
 _CASTS = {aten.to.dtype, aten.to.dtype_layout, aten.to.device, aten.to.other, aten.type_as.default}
 #: A copy where the elements lie otherwise than is asked for.
 _MAY_COPY = {aten.contiguous.default, aten.reshape.default, aten.reshape_as.default, aten.flatten.using_ints, *_CASTS}
-#: Their schemas do not say that they write running statistics, their fourth and fifth arguments, where the sixth is true.
-_NORMS = {aten.batch_norm.default, aten.instance_norm.default}
 _DETACH = {aten.detach.default, aten.detach_.default}
 #: Of regions, where the arguments of their graphs begin.
 REGIONS = {torch.ops.higher_order.wrap_with_set_grad_enabled: 2, torch.ops.higher_order.wrap_with_autocast: 5}
@@ -58,13 +56,13 @@ def argument_of(node: torch.fx.Node, place: int, name: str) -> Any:
 
 
 def list_written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The arguments that a node writes to, by place, by name (`out=`) and in lists (`torch._foreach_mul_`); of norms their running statistics;
+    """The arguments that a node writes to, by place, by name (`out=`) and in lists (`torch._foreach_mul_`); of batch norms their running statistics;
     of a region those that its operators write to."""
     if node.op == "call_function" and node.target in REGIONS:
         yield from (node.args[REGIONS[node.target] + place] for place in sorted(list_written_inputs(body_of(node))))
         return
-    if node.target in _NORMS:
-        yield from (value for value in node.args[3:5] if isinstance(value, torch.fx.Node) and node.args[5] is not False)
+    if node.target is aten.batch_norm.default:  # whose schema does not say so
+        yield from (value for value in node.args[3:5] if isinstance(value, torch.fx.Node) and node.args[5])
         return
     schema = schema_of(node)
     for place, parameter in enumerate(schema.arguments if schema is not None and schema.is_mutable else ()):

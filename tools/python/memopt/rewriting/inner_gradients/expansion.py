@@ -354,21 +354,6 @@ def _writes(node: torch.fx.Node) -> bool:
     return any(isinstance(body, torch.fx.GraphModule) and any(map(_writes, body.graph.nodes)) for body in bodies)
 
 
-def _write_running(node: torch.fx.Node) -> None:
-    """What an instance norm that nobody reads leaves: its schema does not say that it writes, so PyTorch would drop it."""
-    x, running_mean, running_var, momentum = node.args[0], node.args[3], node.args[4], node.args[6]
-    dims = list(range(2, x.meta["val"].dim()))
-    graph, aten = node.graph, torch.ops.aten
-    with graph.inserting_before(node):
-        both = graph.call_function(aten.var_mean.correction, (graph.call_function(aten.detach.default, (x,)), dims), {"correction": 1})
-        for place, running in enumerate((running_var, running_mean)):
-            found = graph.call_function(aten.mean.dim, (graph.call_function(operator.getitem, (both, place)), [0]))
-            kept = graph.call_function(aten.mul.Scalar, (running, 1 - momentum))
-            new = graph.call_function(aten.add.Tensor, (kept, found), {"alpha": momentum})
-            graph.call_function(aten.copy_.default, (running, new))
-    graph.erase_node(node)
-
-
 def expand_gradients(program: torch.export.ExportedProgram) -> bool:
     """Writes out the gradients that a program takes, in place; whether there were any."""
     markers = [node for node in program.graph_module.graph.nodes if _is_gradient(node)]
@@ -377,8 +362,5 @@ def expand_gradients(program: torch.export.ExportedProgram) -> bool:
         _expand(program, marker, samples)
     if markers:
         program.graph_module.graph.eliminate_dead_code(is_impure_node=_writes)
-        for node in list(program.graph_module.graph.nodes):
-            if node.target is torch.ops.aten.instance_norm.default and not node.users and _writes(node):
-                _write_running(node)
         program.graph_module.recompile()
     return bool(markers)
