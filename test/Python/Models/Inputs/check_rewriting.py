@@ -430,6 +430,21 @@ def repeated_rows(self, x, keep):
     return both.square().mean() + alike.exp().sum() + y[None].repeat(2, 3, 1).amax() + (both - torch.cat([y.cos(), y.sin()])).abs().mean()
 
 
+@case()
+def complex_names(self, x):
+    """What operators make shares nothing with what they were given; conjugates are views."""
+    y = self.linear(x)
+    z = torch.complex(y, x[:, :5])
+    torch.view_as_real(z)[..., 0].mul_(0.5)
+    moved = z + 1
+    moved.mul_(1j)
+    conjugate, turned = z.conj(), z.mH
+    z.mul_(1 + 0.5j)
+    conjugate[0].mul_(2)
+    total = (y * z.real).square().mean() + moved.abs().mean() + (conjugate * moved).imag.square().mean()
+    return total + turned.imag.sum() * 0.1 + z.imag.sin().mean()
+
+
 @case(weight=lambda: torch.randn(5, dtype=torch.cfloat))
 def far_complex(self, x):
     """Whose squares vanish or overflow."""

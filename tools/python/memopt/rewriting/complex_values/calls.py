@@ -10,12 +10,14 @@ optimizers see it so, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ...errors import Refused
+from ...internals import storage_of
 from . import fourier
 from .algebra import ALGEBRA, EMBEDDED, read_hermitian
 from .arithmetic import absolute, add, angle, bilinear, div, exp, log, mul, pair, polar, reciprocal, split, sqrt
@@ -154,7 +156,7 @@ def _pad(z: Pair, sizes: list[int], value: Any = 0, mode: str = "constant") -> P
 _FUNCTIONS = {
     "constant_pad_nd": _pad, "pad": lambda z, sizes, mode="constant", value=0: _pad(z, sizes, value, mode),
     "view_as_complex": as_pair, "real": lambda z: z.re, "imag": lambda z: z.im,
-    "complex": Pair, "polar": polar, **dict.fromkeys(("conj", "_conj", "conj_physical"), lambda z: Pair(z.re, -z.im)),
+    "complex": Pair, "polar": polar, "conj_physical": lambda z: Pair(z.re, -z.im),
     "fill": lambda z, value: _fill(z, value), "full_like": lambda z, value, **_: _fill(z, value),
     "new_full": lambda z, sizes, value, **_: _fill(Pair(z.re.new_empty(sizes), z.im.new_empty(sizes)), value),
     "new_ones": lambda z, sizes, **_: Pair(z.re.new_ones(sizes), z.im.new_zeros(sizes)), "isreal": lambda z: z.im == 0,
@@ -166,7 +168,7 @@ _FUNCTIONS = {
     "square": lambda z: mul(z, z), "rsub": lambda a, b, alpha=1: add(pair(b), a, alpha, -1),
     "masked_fill": lambda z, mask, value: _where(mask, value, z), "eq": _equal, "ne": lambda a, b: ~_equal(a, b), "where": _where, "copy_": _copy, "linalg_vector_norm": _norm,
     "norm": lambda z, *rest, **keywords: _norm(z, *[2 if part is None else part for part in rest], **keywords),
-    "linear": _linear, "einsum": _einsum, **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda z: Pair(z.re.mT, -z.im.mT)),
+    "linear": _linear, "einsum": _einsum,
     "vdot": lambda a, b: bilinear(torch.dot, Pair(a.re, -a.im), b), "linalg_vecdot": lambda a, b, dim=-1: Pair(
         *(part.sum(dim) for part in mul(Pair(a.re, -a.im), b))),
     **dict.fromkeys(("to", "_to_copy"), None), "type_as": _type_as, "_assert_tensor_metadata": lambda *_, **keywords: None,
@@ -262,13 +264,38 @@ def _create(target, name, arguments, keywords):
     return Pair(re, torch.zeros_like(re))
 
 
+def _conjugate(engine, z: Pair, turn: Callable[[torch.Tensor], torch.Tensor]) -> Pair:
+    """A view, so its imaginary part follows what is written to that of z, as that follows it. `turn` is its own inverse."""
+    im = -turn(z.im)
+    engine.views.add(im, z.im, lambda: -turn(z.im), lambda: -turn(im))
+    return Pair(turn(z.re), im)
+
+
+#: What else than elements a conjugate changes.
+_CONJUGATES = {"conj": lambda part: part, "_conj": lambda part: part,
+               **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda part: part.mT)}
+
+
 def call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
-    """An operator with complex numbers in it."""
+    """An operator with complex numbers in it. A result that is no view has parts of its own."""
+    found = _call(engine, target, arguments, keywords)
+    schema = getattr(target, "_schema", None)
+    if schema is None or schema.is_mutable or any(result.alias_info is not None for result in schema.returns):
+        return found
+    parts = [part for value in pytree.tree_leaves((arguments, keywords)) for part in (value if is_complex(value) else (value,))]
+    given = {storage_of(part) for part in parts if isinstance(part, torch.Tensor)}
+    own = lambda part: part.clone() if storage_of(part) in given else part
+    return pytree.tree_map(lambda value: Pair(*map(own, value)) if is_complex(value) else value, found)
+
+
+def _call(engine: Any, target: Any, arguments: tuple, keywords: dict) -> Any:
     name = _name(target)
     if name is None:
         return target(*arguments, **keywords)  # getitem
     if name in fourier.RULES:
         return fourier.RULES[name](*arguments, **keywords)
+    if name in _CONJUGATES and is_complex(arguments[0]):
+        return _conjugate(engine, arguments[0], _CONJUGATES[name])
     if name == "view_as_real":
         return _view_as_real(engine, arguments[0])
     if name in ("to", "_to_copy"):
