@@ -391,7 +391,7 @@ def check(seed, folder, length, rows, others):
         if off > limit:
             wrong.append(f"{name} by {off:.2g}, PyTorch's f32 by {distance(single[name], value):.2g}")
     for index, (a, b, c) in enumerate(zip(got, losses, single_losses)):
-        if not abs(a - b) <= 1e-5 + 4 * abs(c - b):
+        if not abs(a - b) <= 1e-5 * max(1.0, abs(b)) + 4 * abs(c - b):
             wrong.append(f"loss {index}: {a:.7g}, expected {b:.7g}")
     return ("different", "; ".join(wrong), text) if wrong else ("right", "", text)
 
