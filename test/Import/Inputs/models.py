@@ -227,6 +227,7 @@ def empty_parts():
     turned = model.op("aten.neg.default", ("turned", "f32", [2, 0]), self_=none)
     shaped = model.op("aten.view.default", ("shaped", "f32", [2, 0]), self_=turned, size=[2, 0])
     y = model.op("aten.cat.default", ("y", "f32", [2, 6]), tensors=[shaped, x], dim=-1)
+    y = model.op("aten.slice_scatter.default", ("written", "f32", [2, 6]), self_=y, src=shaped, dim=1, start=6, end=9)
     return finish(model, model.op("aten.exp.default", ("z", "f32", [2, 6]), self_=y), [2, 6])
 
 
