@@ -73,8 +73,9 @@ static bool isWrittenBetween(ReadOp read, Operation *op) {
   return false;
 }
 
-/// Collects, in their order, what must stand in front of `op` so that it can use `value`: reads, and
-/// the elementwise code that widens what they give. Whether that is all that is missing.
+/// Collects, in their order, what must stand in front of `op` so that it can use `value`: reads,
+/// views (parts of what ranks have gathered, above all), and the elementwise code that widens what
+/// these give. Whether that is all that is missing.
 static bool collectMissing(Value value, Operation *op, SetVector<Operation *> &missing) {
   Operation *producer = value.getDefiningOp();
   if (!producer)
@@ -91,7 +92,7 @@ static bool collectMissing(Value value, Operation *op, SetVector<Operation *> &m
     SetVector<Value> captured;
     if (generic)
       getUsedValuesDefinedAbove(generic.getRegion(), captured);
-    if (!isa<tensor::EmptyOp>(producer) &&
+    if (!isa<tensor::EmptyOp, tensor::ExtractSliceOp>(producer) && !isReshape(producer) &&
         (!generic || generic.getNumReductionLoops() != 0 || !captured.empty()))
       return false;
     for (Value operand : producer->getOperands())

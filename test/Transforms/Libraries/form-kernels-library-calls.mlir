@@ -273,6 +273,32 @@ func.func @bias_behind(%x: tensor<4x16xf32>, %w: tensor<16x8xf32>) -> tensor<4x8
 
 // -----
 
+// A bias that is cut out of what ranks have gathered behind the product is an operand, too: some convolutions begin
+// their sums with it, so a step that adds it later has other bits.
+
+#rows = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+// CHECK-LABEL: @bias_cut_behind
+// CHECK-SAME: %[[X:.*]]: tensor<4x16xf32>, %[[ALL:.*]]: tensor<160xf32>
+// CHECK: %[[BIAS:.*]] = memopt.kernel ({{.*}} = %[[ALL]] : tensor<160xf32>) -> tensor<8xf32>
+// CHECK: memopt.library_call {{.*}}bias = true{{.*}} (%[[X]], %[[ALL]], %[[BIAS]])
+func.func @bias_cut_behind(%x: tensor<4x16xf32>, %all: tensor<160xf32>) -> tensor<4x8xf32> {
+  %part = tensor.extract_slice %all[0] [128] [1] : tensor<160xf32> to tensor<128xf32>
+  %w = tensor.expand_shape %part [[0, 1]] output_shape [16, 8] : tensor<128xf32> into tensor<16x8xf32>
+  %0 = memopt.matmul %x, %w : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %b = tensor.extract_slice %all[144] [8] [1] : tensor<160xf32> to tensor<8xf32>
+  %e = tensor.empty() : tensor<4x8xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #column, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%0, %b : tensor<4x8xf32>, tensor<8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %s = arith.addf %p, %q : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+
+// -----
+
 // What is written behind the product, and read then, stays where it is.
 
 #rows = affine_map<(d0, d1) -> (d0, d1)>
