@@ -56,8 +56,8 @@ def argument_of(node: torch.fx.Node, place: int, name: str) -> Any:
 
 
 def list_written(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """The arguments that a node writes to, by place, by name (`out=`) and in lists (`torch._foreach_mul_`); of batch norms their running statistics;
-    of a region those that its operators write to."""
+    """The arguments that a node writes to, by place, by name (`out=`) and in lists (`torch._foreach_mul_`); of batch norms their running
+    statistics; of a region those that its operators write to."""
     if node.op == "call_function" and node.target in REGIONS:
         yield from (node.args[REGIONS[node.target] + place] for place in sorted(list_written_inputs(body_of(node))))
         return

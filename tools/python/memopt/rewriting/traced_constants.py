@@ -82,7 +82,8 @@ class TracedConstants:
         with torch._C.DisableTorchFunction(), torch.no_grad(), _disable_current_modes(), torch.random.fork_rng(devices=[]):
             before = torch.random.get_rng_state()
             try:
-                args, kwargs = pytree.tree_map_only(torch.Tensor, _stand_in if function in _MAKERS_LIKE else lambda value: value, (args, kwargs))
+                if function in _MAKERS_LIKE:
+                    args, kwargs = pytree.tree_map_only(torch.Tensor, _stand_in, (args, kwargs))
                 found = function(*args, **kwargs)
             except Exception:  # what works on traced tensors alone
                 return

@@ -89,9 +89,9 @@ def _list_users_anew(module: torch.fx.GraphModule) -> None:
 
 
 def inline_branching_regions(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Branches, and gradients that the model takes, stand in the program itself where they stood in regions without gradients, in place: the
-    region's operators see what they read detached. So do views that regions give, through which the program may write, and what stands in regions of autocast that change
-    nothing."""
+    """Branches, and gradients that the model takes, stand in the program itself where they stood in regions without gradients, in place:
+    the region's operators see what they read detached. So do views that regions give, through which the program may write, and what
+    stands in regions of autocast that change nothing."""
     _list_users_anew(program.graph_module)
     graph = program.graph_module.graph
     node = next(iter(graph.nodes))

@@ -26,7 +26,7 @@ from ...user_code.places import place_of_node
 from .. import control_flow
 from ..formulas import WITH_FORMULA
 from ..numbers import PART_AT
-from ..regions import find_original, list_names, list_written, list_written_inputs, looks_at
+from ..regions import find_original, is_other_name, list_names, list_written, list_written_inputs, looks_at
 from .double_backward import DECOMPOSITIONS, FORWARDS, guard_quotients, write_statistics
 from .formula_gradients import is_hook, run_formula, stop
 
@@ -205,19 +205,18 @@ def _copy_written(graph: torch.fx.Graph, marker: torch.fx.Node) -> None:
         writes = [place for place, node in enumerate(nodes[:nodes.index(marker)]) if tensor in _list_written(node)]
         if not writes:
             continue
-        behind = set(nodes[writes[-1] + 1:])
-        with graph.inserting_after(nodes[writes[-1]]):
-            copy = graph.call_function(torch.ops.aten.clone.default, (tensor,))
-        copy.meta.update(tensor.meta)
-        copies = {tensor: copy}
-        for name in nodes[:writes[-1] + 1]:
-            if name in copies or _root(name) is not tensor or not isinstance(name.meta.get("val"), torch.Tensor):
-                continue
-            if (original := find_original(name)) in copies or name in map(nodes.__getitem__, writes) and name.args[0] in copies:
-                copies[name] = copies[original if original in copies else name.args[0]]
-            elif name.args[0] in copies and looks_at(name) is not None:
-                with graph.inserting_after(max(copies.values(), key=list(graph.nodes).index)):
-                    copies[name] = graph.node_copy(name, lambda value: copies.get(value, value))
+        before, behind = nodes[:writes[-1] + 1], set(nodes[writes[-1] + 1:])
+        with graph.inserting_after(before[-1]):
+            last = graph.call_function(torch.ops.aten.clone.default, (tensor,))
+        last.meta.update(tensor.meta)
+        copies = {tensor: last}  # by the names that there are for the tensor
+        for name in before:
+            source = looks_at(name)
+            if source in copies and is_other_name(name):
+                copies[name] = copies[source]
+            elif source in copies:
+                with graph.inserting_after(last):
+                    last = copies[name] = graph.node_copy(name, lambda value: copies.get(value, value))
         for name, other in copies.items():
             name.replace_all_uses_with(other, lambda user: user in behind)
 
@@ -325,13 +324,13 @@ def has_vmap(program: torch.export.ExportedProgram) -> bool:
 
 def check_parts(program: torch.export.ExportedProgram) -> None:
     """Before operators on single samples are written out all writes are, and parts at places that follow from the data are no views then."""
-    nodes = list(program.graph.nodes)
-    parts = {list_names(node)[-1]: node for node in reversed(nodes) if node.target is PART_AT}
-    for node in nodes:
-        for tensor in {list_names(written)[-1] for written in list_written(node)} & parts.keys():
-            if nodes.index(parts[tensor]) < nodes.index(node):
-                raise Refused(f"{place_of_node(node) or 'the model'}: a write to a part whose place follows from the data, or to what it is a part "
-                              "of, is not supported in a model that calls torch.vmap; use index_copy, which gives another tensor")
+    parts: set[torch.fx.Node] = set()  # tensors of which there is one
+    for node in program.graph.nodes:
+        if any(list_names(written)[-1] in parts for written in list_written(node)):
+            raise Refused(f"{place_of_node(node) or 'the model'}: a write to a part whose place follows from the data, or to what it is a part "
+                          "of, is not supported in a model that calls torch.vmap; use index_copy, which gives another tensor")
+        if node.target is PART_AT:
+            parts.add(list_names(node)[-1])
 
 
 def make_numbers_tensors(program: torch.export.ExportedProgram) -> None:

@@ -22,4 +22,5 @@ from .settling import MOST_BRANCHES, TakenOtherwise, settle_sides
 from .updates import UPDATED_WHERE, mark_updates
 from .written_parameters import ADVICE, find_writing_branch
 
-__all__ = ["ADVICE", "MOST_BRANCHES", "TakenOtherwise", "UPDATED_WHERE", "find_known_side", "find_writing_branch", "finish_sides", "mark_updates", "settle_sides"]
+__all__ = ["ADVICE", "MOST_BRANCHES", "TakenOtherwise", "UPDATED_WHERE", "find_known_side", "find_writing_branch", "finish_sides", "mark_updates",
+           "settle_sides"]
