@@ -324,7 +324,7 @@ llvm::Error mlir::memopt::optimizeKernels(llvm::Module &module, llvm::TargetMach
 static std::string getQuestion(ModuleOp part, StringRef processor) {
   std::string text = (processor + "\n").str();
   llvm::raw_string_ostream out(text);
-  part->print(out, OpPrintingFlags().useLocalScope().enableDebugInfo(false));
+  part->print(out, OpPrintingFlags().assumeVerified().useLocalScope().enableDebugInfo(false));
   return text;
 }
 

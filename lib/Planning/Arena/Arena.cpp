@@ -36,6 +36,10 @@ template <typename Fields> void passFields(Fields &fields, ArenaSolution &soluti
 static constexpr size_t exactItems = 600;
 /// Its work, in multiples of the option.
 static constexpr int64_t exactShare = 8;
+/// A search of many items is worth a longer one if it closed this share of the gap.
+static constexpr double worthMore = 0.1;
+
+static bool isSmall(const Model &model) { return model.items.size() <= exactItems; }
 
 namespace {
 
@@ -50,15 +54,18 @@ public:
     keep(solveGreedy(model, target(), work), "greedy order");
     if (options.iterations <= 0)
       return report();
-    bool small = model.items.size() <= exactItems;
+    bool small = isSmall(model);
     // Most layouts of training steps fall to a short search; for a part in a thousand it is enough.
     eject(options.iterations / 8, options.seed);
-    if (!small && best.height - target() > bound / 1000)
+    int64_t gap = best.height - target();
+    if (!small && gap > bound / 1000)
       eject(options.iterations * 7 / 8, options.seed);
-    if (small && best.height - target() > closeEnough())
+    if (small && gap > closeEnough())
       searchExact();
-    // A hard one is worth more time.
-    if (best.height - target() > bound / 100)
+    // A hard one is worth more time, unless nothing comes of it.
+    int64_t left = best.height - target();
+    bool pays = small || static_cast<double>(gap - left) > worthMore * static_cast<double>(gap);
+    if (left > bound / 100 && pays)
       eject(4 * options.iterations, options.seed + 1);
     return report();
   }
@@ -160,7 +167,11 @@ static ArenaSolution solveAboveFloor(const ArenaProblem &problem, const ArenaOpt
                                [](const ArenaBuffer &buffer) { return buffer.inPlaceOf >= 0; });
   if (best.gap() && mayShare) {
     // Sharing ties two buffers to one offset, which now and then costs more than it saves.
-    ArenaSolution apart = solveModel(Model(problem, /*inPlace=*/false), options);
+    Model loose(problem, /*inPlace=*/false);
+    ArenaOptions shorter = options;
+    if (!isSmall(loose))
+      shorter.iterations /= 4;
+    ArenaSolution apart = solveModel(loose, shorter);
     if (apart.height < best.height) {
       apart.lowerBound = best.lowerBound;
       best = std::move(apart);

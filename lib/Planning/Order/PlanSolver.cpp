@@ -39,7 +39,7 @@ static constexpr double secondHeat = 0.002;
 /// Of the search for an order: moves of the first round for each op, and in all at least and at
 /// most, which are doubled from round to round, and the share of the distance to the bound that a
 /// round must gain to be worth another.
-static constexpr int64_t orderMoves = 300, leastOrderMoves = 100000, mostOrderMoves = 400000;
+static constexpr int64_t orderMoves = 100, leastOrderMoves = 100000, mostOrderMoves = 400000;
 static constexpr double worthAnother = 0.02;
 
 namespace {

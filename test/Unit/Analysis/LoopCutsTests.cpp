@@ -34,3 +34,11 @@ TEST(LoopCutsTest, MoreTurnsAreMoreLoopsUpToALimit) {
   EXPECT_EQ(cutLoop(4096).size(), 64u);
   EXPECT_EQ(cutLoop(8192).size(), 90u);
 }
+
+// Two layers have as many loops each as one, and more have 128 in all until the square root is more.
+TEST(LoopCutsTest, ManyLayersAreFewerLoopsEach) {
+  EXPECT_EQ(cutLoop(32, 4).size(), cutLoop(32).size());
+  EXPECT_EQ(cutLoop(1024, 2).size(), 64u);
+  EXPECT_EQ(cutLoop(512, 4).size(), 32u);
+  EXPECT_EQ(cutLoop(512, 1024).size(), 22u);
+}

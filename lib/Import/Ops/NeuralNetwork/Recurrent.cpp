@@ -395,7 +395,7 @@ SmallVector<Value> Layers::runDirection(const CellWeights &weights, ArrayRef<Val
 Expected<SmallVector<Value>> Layers::cutInput() {
   SmallVector<Value> parts;
   int64_t first = 0;
-  for (int64_t count : mlir::memopt::cutLoop(steps)) {
+  for (int64_t count : mlir::memopt::cutLoop(steps, layers * directions)) {
     ASSIGN_OR_RETURN(Tensor part, slice(op, input, getTimeDim(), first, 1, count));
     if (getTimeDim() == 1)
       part = permute(op, part, {1, 0, 2});
@@ -410,7 +410,7 @@ Expected<SmallVector<Value>> Layers::cutInput() {
 SmallVector<Value> Layers::cut(Value rows) {
   SmallVector<Value> parts;
   int64_t first = 0;
-  for (int64_t count : mlir::memopt::cutLoop(steps)) {
+  for (int64_t count : mlir::memopt::cutLoop(steps, layers * directions)) {
     parts.push_back(slice2d(b, rows, first * batch, 0, count * batch, typeOf(rows).getDimSize(1)));
     first += count;
   }
