@@ -607,6 +607,15 @@ def packed(self, x, keep):
     return found.square().sum() + last.exp().mean()
 
 
+@case(rnn=lambda: nn.LSTM(5, 4, num_layers=2, bidirectional=True, proj_size=3), first=lambda: nn.Parameter(torch.randn(4, 3, 3)),
+      cells=lambda: nn.Parameter(torch.randn(4, 3, 4)))
+def packed_cells(self, x, keep):
+    lengths = keep.reshape(3, 4).sum(1).clamp(min=1)
+    rows = nn.utils.rnn.pack_padded_sequence(self.linear(x).reshape(3, 4, 5).transpose(0, 1), lengths, enforce_sorted=False)
+    found, (hidden, cells) = self.rnn(rows, (self.first, self.cells))
+    return found.data.square().mean() + hidden.exp().mean() + cells.square().sum(2).sqrt().mean()
+
+
 @case()
 def speech(self, x, t):
     logits = self.linear(x).reshape(6, 2, 5).log_softmax(-1)

@@ -5,7 +5,8 @@
 (ctc.py), covariances and least squares (plain/statistics.py), linear_cross_entropy in chunks. While a model is traced, others take their place.
 
 A packed sequence is its rows chosen from the padded batch by a mask of the lengths. Its layers run over all steps of the padded
-batch and leave a sample's state alone behind its length.
+batch. Results behind the ends are not used. The states are those at the ends: hidden values are results there, and the cells of an LSTM
+stay as they are behind them.
 """
 
 from __future__ import annotations
@@ -29,39 +30,53 @@ __all__ = ["REPLACED", "replaced_functions"]
 # Packed sequences
 # ----------------------------------------------------------------------------------------------------------
 
-def _step_lstm(gates, hidden, weight, bias, state):
-    h, c = state
-    i, f, g, o = (gates + F.linear(h, weight, bias)).chunk(4, 1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * c.tanh(), c
+_LAYERS = {"lstm": torch._VF.lstm, "gru": torch._VF.gru, "rnn_tanh": torch._VF.rnn_tanh, "rnn_relu": torch._VF.rnn_relu}
+
+# Added to a gate it leaves 1 of its sigmoid, and subtracted 0, in every floating-point type.
+_WIDE_OPEN = 3e4
 
 
-def _step_gru(gates, hidden, weight, bias, state):
-    (h,) = state
-    own, other = gates.chunk(3, 1), F.linear(h, weight, bias).chunk(3, 1)
-    r, z = (own[0] + other[0]).sigmoid(), (own[1] + other[1]).sigmoid()
-    n = (own[2] + r * other[2]).tanh()
-    return ((1 - z) * n + z * h,)
+class _Lengths:
+    """Where the sequences of a padded batch end: `mask` is [T, B], what is given and taken [T, B, ...]."""
+
+    def __init__(self, mask: torch.Tensor):
+        turns = torch.arange(mask.shape[0])[:, None]
+        self.mask = mask
+        self._last = mask.sum(0, keepdim=True) - 1
+        self._backward = torch.where(mask, self._last - turns, turns)
+
+    @staticmethod
+    def _take(x, turns):
+        return torch.gather(x, 0, turns[:, :, None].expand(*turns.shape, x.shape[2]))
+
+    def reverse(self, x):
+        """Each sequence from its end to its begin."""
+        return self._take(x, self._backward)
+
+    def take_last(self, x):
+        """[1, B, C] of the last step of each sequence."""
+        return self._take(x, self._last)
 
 
-def _step_plain(act):
-    return lambda gates, hidden, weight, bias, state: (act(gates + F.linear(state[0], weight, bias)),)
+def _hold_cells(x, mask, weight):
+    """An input and its weight in an LSTM with one more column: behind the ends it shuts the gates to the cells and keeps their values."""
+    size = weight.shape[0] // 4
+    gates = torch.cat([torch.full((size, 1), value, dtype=weight.dtype) for value in (-_WIDE_OPEN, _WIDE_OPEN, 0.0, 0.0)])
+    return torch.cat([x, (~mask)[:, :, None].to(x.dtype)], 2), torch.cat([weight, gates], 1)
 
 
-_STEPS = {"lstm": _step_lstm, "gru": _step_gru, "rnn_tanh": _step_plain(torch.tanh), "rnn_relu": _step_plain(torch.relu)}
-
-
-def _run_direction(step, x, mask, weights, state, is_backward):
-    """All steps of one layer in one direction; the results, zeros behind the ends, and the last state."""
-    w_in, w_hidden, *biases = weights
-    gates = F.linear(x, w_in, biases[0] if biases else None)
-    found = []
-    for t in reversed(range(x.shape[0])) if is_backward else range(x.shape[0]):
-        valid = mask[t][:, None]
-        new = step(gates[t], None, w_hidden, biases[1] if biases else None, state)
-        state = tuple(torch.where(valid, a, b) for a, b in zip(new, state))
-        found.append(torch.where(valid, new[0], torch.zeros((), dtype=x.dtype)))
-    return torch.stack(found[::-1] if is_backward else found), state
+def _run_direction(name, x, lengths, weights, state, has_biases, is_backward):
+    """All steps of one layer in one direction: results, of any value behind the ends, and the state at each end."""
+    if is_backward:
+        x = lengths.reverse(x)
+    if name == "lstm":
+        x, first = _hold_cells(x, lengths.mask, weights[0])
+        found, _, cells = torch._VF.lstm(x, [part[None] for part in state], [first, *weights[1:]], has_biases, 1, 0.0, False, False, False)
+        state = lengths.take_last(found), cells
+    else:
+        found, _ = _LAYERS[name](x, state[0][None], weights, has_biases, 1, 0.0, False, False, False)
+        state = (lengths.take_last(found),)
+    return lengths.reverse(found) if is_backward else found, state
 
 
 class replaced_functions(TorchFunctionMode):
@@ -99,8 +114,8 @@ class replaced_functions(TorchFunctionMode):
             return self._pack(*args, **kwargs)
         if name == "_pad_packed_sequence":
             return self._pad(*args, **kwargs)
-        if name in _STEPS and len(args) == 9 and self._find(args[1]) is not None:
-            return self._run(_STEPS[name], *args)
+        if name in _LAYERS and len(args) == 9 and self._find(args[1]) is not None:
+            return self._run(name, *args)
         if function is torch.Tensor.__getitem__ and isinstance(args[1], int) and args[1] == 0 and self._find(args[0]) is not None:
             return self._find(args[0]).shape[1]  # every sequence has a first step
         return function(*args, **kwargs)
@@ -140,26 +155,24 @@ class replaced_functions(TorchFunctionMode):
             whole = torch.cat([whole, torch.full((more, *whole.shape[1:]), padding_value, dtype=whole.dtype)])
         return (whole.transpose(0, 1) if batch_first else whole), lengths
 
-    def _run(self, step, data, sizes, hx, weights, has_biases, layers, dropout, training, bidirectional):
+    def _run(self, name, data, sizes, hx, weights, has_biases, layers, dropout, training, bidirectional):
         mask = self._find(sizes)
-        is_pair = isinstance(hx, (tuple, list))
-        states = list(hx) if is_pair else [hx]
-        directions, per = 1 + bidirectional, 4 if has_biases else 2
-        if len(weights) != layers * directions * per:
-            raise Refused("an LSTM with proj_size on packed sequences is not supported; give it the padded batch")
+        lengths = _Lengths(mask)
+        states = list(hx) if isinstance(hx, (tuple, list)) else [hx]
+        directions = 1 + bidirectional
+        per = len(weights) // (layers * directions)
         x, last = self._spread(data, mask), []
         for layer in range(layers):
             found = []
-            for way in range(directions):
-                number = layer * directions + way
-                results, state = _run_direction(step, x, mask, weights[number * per:(number + 1) * per],
-                                                tuple(part[number] for part in states), way == 1)
+            for number in range(layer * directions, (layer + 1) * directions):
+                results, state = _run_direction(name, x, lengths, weights[number * per:(number + 1) * per],
+                                                [part[number] for part in states], has_biases, number % directions == 1)
                 found.append(results)
                 last.append(state)
             x = torch.cat(found, -1) if directions > 1 else found[0]
             if dropout and training and layer + 1 < layers:
                 x = F.dropout(x, dropout)
-        return (x[mask], *(torch.stack(parts) for parts in zip(*last)))
+        return (x[mask], *(torch.cat(parts) for parts in zip(*last)))
 
 
 # ----------------------------------------------------------------------------------------------------------
