@@ -56,6 +56,7 @@ protected:
   ScatterEmitter scatters;
 
 private:
+  std::optional<unsigned> getCopied() const;
   void emitIteration(Value iteration, int64_t blocks);
   void emitDistributed(const KernelNest &nest, Value block);
   void emitStore(const KernelStore &store, const KernelNest &nest, Value value);
