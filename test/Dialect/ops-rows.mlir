@@ -21,10 +21,12 @@ func.func @train_step(%x: tensor<8x3xf32>, %m: tensor<8xi1>) -> tensor<f32> {
   // PARTS: memopt.fill_rows %{{.*}}, %{{.*}} {dim = 0 : i64} : (tensor<4x3xf32>, tensor<4xi1>) -> tensor<4x3xf32>
   // The first that counts, by its number; 8 where none does.
   // LOOPS: %[[LAST:.*]] = arith.constant 8 : i64
-  // LOOPS: arith.minsi
-  // LOOPS: tensor.extract
-  // LOOPS: %[[LENT:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : f32
-  // LOOPS: arith.select %{{.*}}, %{{.*}}, %[[LENT]] : f32
+  // LOOPS: memopt.filled_rows
+  // LOOPS: %[[NUMBER:.*]] = arith.minsi
+  // LOOPS: %[[LENT:.*]] = arith.index_cast %[[NUMBER]] : i64 to index
+  // LOOPS: %[[ROW:.*]] = arith.select %{{.*}}, %{{.*}}, %[[LENT]] : index
+  // LOOPS: %[[FOUND:.*]] = tensor.extract %{{.*}}[%[[ROW]], %{{.*}}] : tensor<8x3xf32>
+  // LOOPS: arith.select %{{.*}}, %[[FOUND]], %{{.*}} : f32
   %filled = memopt.fill_rows %scaled, %m {dim = 0 : i64} : (tensor<8x3xf32>, tensor<8xi1>) -> tensor<8x3xf32>
   %loss = memopt.reduce %filled {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1>} : (tensor<8x3xf32>) -> tensor<f32>
   // GRADIENT: %[[COUNTS:.*]] = memopt.broadcast %{{.*}} {dimensions = array<i64: 0>, {{.*}}} : (tensor<8xi1>) -> tensor<8x3xi1>

@@ -94,35 +94,36 @@ private:
 };
 } // namespace
 
-/// Whether the op fills rows of a matrix by a mask with an element for each row.
-static bool fillsRows(linalg::GenericOp generic) {
-  if (!generic.getOperation()->hasAttr(kFilledRowsAttr) || generic.getNumDpsInputs() != 3 ||
+/// The rows of a matrix that the op fills by a mask with an element for each; null for other ops.
+static Value findFilledRows(linalg::GenericOp generic) {
+  if (!generic.getOperation()->hasAttr(kFilledRowsAttr) || generic.getNumDpsInputs() != 2 ||
       generic.getNumLoops() != 2)
-    return false;
+    return Value();
   MLIRContext *context = generic.getContext();
   SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
-  return maps[0].isIdentity() && maps[3].isIdentity() &&
-         maps[1] == AffineMap::get(2, 0, getAffineDimExpr(0, context)) &&
-         maps[2].getNumResults() == 0;
+  auto taken = llvm::to_vector(generic.getBody()->getOps<tensor::ExtractOp>());
+  bool isFill = maps[0] == AffineMap::get(2, 0, getAffineDimExpr(0, context)) &&
+                maps[1].getNumResults() == 0 && maps[2].isIdentity() && taken.size() == 1;
+  return isFill ? taken.front().getTensor() : Value();
 }
 
 void RowPacker::find(Block &block) {
   DenseMap<std::tuple<Value, AffineMap, Type, int64_t>, int64_t> seen;
   for (linalg::GenericOp generic : block.getOps<linalg::GenericOp>()) {
-    if (isAfterForward(generic) || !fillsRows(generic) ||
-        getTensorBytes(generic.getResult(0).getType()) < kLeastRowBytes)
+    Value rows = isAfterForward(generic) ? Value() : findFilledRows(generic);
+    if (!rows || getTensorBytes(generic.getResult(0).getType()) < kLeastRowBytes)
       continue;
     SmallVector<BackwardReaders::Group> groups = readers.getGroups(generic);
     if (groups.empty())
       continue;
-    std::optional<ChosenRows> chosen = findChosenRows(generic.getDpsInputs()[1]);
+    std::optional<ChosenRows> chosen = findChosenRows(generic.getDpsInputs()[0]);
     if (!chosen)
       continue;
     Type type = generic.getResult(0).getType();
     int64_t number = seen[{chosen->table, chosen->access, type, chosen->number}]++;
     together[{chosen->table, chosen->access, chosen->choices, type, number}].push_back(
-        {generic, generic.getDpsInputs()[0], generic.getDpsInputs()[1], generic.getDpsInputs()[2],
-         *chosen, std::move(groups)});
+        {generic, rows, generic.getDpsInputs()[0], generic.getDpsInputs()[1], *chosen,
+         std::move(groups)});
   }
 }
 

@@ -95,21 +95,22 @@ static Lowered lowerFillRows(FillRowsOp op, ImplicitLocOpBuilder &b) {
                       return SmallVector<Value>{arith::SelectOp::create(inner, x[0], at, none)};
                     })
                     .front();
+  // One read of either row: of those that do not count no memory is touched.
   SmallVector<Value> filled = createPointwise(
       b, type.getShape(),
-      {readAll(b, op.getInput()), readDims(b, op.getCounts(), type.getRank(), {dim}),
-       readDims(b, first, type.getRank(), {})},
+      {readDims(b, op.getCounts(), type.getRank(), {dim}), readDims(b, first, type.getRank(), {})},
       {element}, [&](ImplicitLocOpBuilder &inner, ValueRange x) {
         SmallVector<Value> at;
         for (int64_t other = 0; other < type.getRank(); ++other)
           at.push_back(linalg::IndexOp::create(inner, other));
         Value last = createIntConstant(inner, index, rows - 1);
-        at[dim] = convertTo(inner, arith::MinSIOp::create(inner, x[2], last), inner.getIndexType());
-        Value lent = tensor::ExtractOp::create(inner, op.getInput(), at);
-        Value isThere = arith::CmpIOp::create(inner, arith::CmpIPredicate::sle, x[2], last);
+        Value lent =
+            convertTo(inner, arith::MinSIOp::create(inner, x[1], last), inner.getIndexType());
+        at[dim] = arith::SelectOp::create(inner, x[0], at[dim], lent);
+        Value found = tensor::ExtractOp::create(inner, op.getInput(), at);
+        Value isThere = arith::CmpIOp::create(inner, arith::CmpIPredicate::sle, x[1], last);
         Value one = createConstant(inner, element, 1.0);
-        lent = arith::SelectOp::create(inner, isThere, lent, one);
-        return SmallVector<Value>{arith::SelectOp::create(inner, x[1], x[0], lent)};
+        return SmallVector<Value>{arith::SelectOp::create(inner, isThere, found, one)};
       });
   if (dim == 0)
     filled.front().getDefiningOp()->setDiscardableAttr(kFilledRowsAttr, b.getUnitAttr());

@@ -13,8 +13,8 @@
 
 namespace mlir::memopt {
 
-/// On the generic that memopt.fill_rows along dimension 0 was lowered to. It reads the rows, the mask, and the number of the
-/// first row that counts: that of rows where none does.
+/// On the generic that memopt.fill_rows along dimension 0 was lowered to. It reads the mask and the number of the first row that
+/// counts, which is that of rows where none does, and takes elements of the rows.
 inline constexpr llvm::StringLiteral kFilledRowsAttr = "memopt.filled_rows";
 
 } // namespace mlir::memopt
