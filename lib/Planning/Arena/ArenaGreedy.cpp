@@ -18,8 +18,8 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
-#include <queue>
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
@@ -258,35 +258,36 @@ static Layout placeUpwards(const Model &model, Layout layout, llvm::ArrayRef<int
                            int64_t &work) {
   std::vector<int64_t> lowest(model.items.size(), layout.height);
   std::vector<int32_t> rank(model.items.size());
-  using Entry = std::tuple<int64_t, int32_t, int32_t>; // lowest offset, rank, item
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> queue;
+  // By the lowest offset that was known when they came, with their ranks. Offsets only grow, so a
+  // list that is begun gets no more.
+  std::map<int64_t, std::vector<std::pair<int32_t, int32_t>>> waiting;
   for (int32_t i = 0, n = order.size(); i < n; ++i) {
     int32_t item = order[i];
     rank[item] = i;
     lowest[item] = model.align(lowest[item], item);
     if (layout.offsets[item] == unplaced)
-      queue.emplace(lowest[item], i, item);
+      waiting[lowest[item]].emplace_back(i, item);
   }
-  while (!queue.empty()) {
-    int64_t offset = std::get<0>(queue.top());
-    int32_t item = std::get<2>(queue.top());
-    queue.pop();
-    if (layout.offsets[item] != unplaced)
-      continue;
-    if (lowest[item] != offset) {
-      queue.emplace(lowest[item], rank[item], item); // pushed up since
-      continue;
+  while (!waiting.empty()) {
+    auto first = waiting.extract(waiting.begin());
+    int64_t offset = first.key();
+    llvm::sort(first.mapped());
+    for (auto [_, item] : first.mapped()) {
+      if (lowest[item] != offset) {
+        waiting[lowest[item]].emplace_back(rank[item], item); // pushed up since
+        continue;
+      }
+      layout.offsets[item] = offset;
+      layout.height = std::max(layout.height, model.top(offset, item));
+      for (const Piece &piece : model.piecesOf(item))
+        model.forEachOverlap(piece, [&](int32_t other) {
+          ++work;
+          int32_t above = model.pieces[other].item;
+          int64_t end = offset + piece.size;
+          if (layout.offsets[above] == unplaced && lowest[above] < end)
+            lowest[above] = model.align(end, above);
+        });
     }
-    layout.offsets[item] = offset;
-    layout.height = std::max(layout.height, model.top(offset, item));
-    for (const Piece &piece : model.piecesOf(item))
-      model.forEachOverlap(piece, [&](int32_t other) {
-        ++work;
-        int32_t above = model.pieces[other].item;
-        int64_t end = offset + piece.size;
-        if (layout.offsets[above] == unplaced && lowest[above] < end)
-          lowest[above] = model.align(end, above);
-      });
   }
   return layout;
 }

@@ -92,9 +92,10 @@ struct HoistInvariantsPass
 
   void runOnOperation() override {
     Hoisted hoisted;
-    if (failed(hoistBest(collectFromRepeats, hoisted)) ||
-        failed(hoistBest(collectPackingsOfScans, hoisted)) ||
-        (budget >= 0 && failed(hoistBest(collectPackingsOfRepeats, hoisted))))
+    bool repeats = hasLoop<RepeatOp>(), scans = hasLoop<ScanOp>();
+    if ((repeats && failed(hoistBest(collectFromRepeats, hoisted))) ||
+        (scans && failed(hoistBest(collectPackingsOfScans, hoisted))) ||
+        (repeats && budget >= 0 && failed(hoistBest(collectPackingsOfRepeats, hoisted))))
       return signalPassFailure();
     if (hoisted.results == 0)
       return markAllAnalysesPreserved();
@@ -107,6 +108,11 @@ struct HoistInvariantsPass
   }
 
 private:
+  template <typename Loop> bool hasLoop() {
+    auto stop = [](Loop) { return WalkResult::interrupt(); };
+    return getOperation()->walk(stop).wasInterrupted();
+  }
+
   struct Hoisted {
     StringRef function; ///< that it was found in
     int64_t kernels = 0, packings = 0, results = 0, bytes = 0;
