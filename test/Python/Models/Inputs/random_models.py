@@ -366,7 +366,29 @@ def distance(got, want):
     return (got.double() - want).abs().max().item() / max(1.0, want.abs().max().item()) if got.shape == want.shape else float("inf")
 
 
-def check(seed, folder, length, rows, others):
+def train(made, inputs, **options):
+    """Losses and state after the steps of memopt."""
+    model = copy.deepcopy(made)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    step = memopt.compile(model, None, {"x": inputs[0].clone()}, optimizer=optimizer, **options)
+    losses = [float(step({"x": x.clone()})) for x in inputs]
+    step.sync()
+    return losses, model.state_dict()
+
+
+def compare_budgets(made, inputs, losses, state):
+    """What differs in bits within the smallest budget that there is."""
+    try:
+        train(made, inputs, device_memory="1KiB")
+        return []
+    except memopt.DoesNotFit as error:
+        smallest = error.smallest_budget
+    got, mine = train(made, inputs, device_memory=smallest)
+    wrong = [f"losses {got} in {smallest} bytes, {losses} without a budget"] if got != losses else []
+    return wrong + [f"bits of {name} in {smallest} bytes" for name in state if not torch.equal(mine[name], state[name])]
+
+
+def check(seed, folder, length, rows, others, budgets):
     """What became of a model: 'right', 'refused', 'different', with what to say."""
     Model, text = write_model(seed, folder, length, rows, others)
     inputs = batches(seed)
@@ -374,15 +396,10 @@ def check(seed, folder, length, rows, others):
     made = Model()
     losses, state = reference(made, [x.clone() for x in inputs], torch.float64)
     single_losses, single = reference(made, [x.clone() for x in inputs], torch.float32)
-    model = copy.deepcopy(made)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     try:
-        step = memopt.compile(model, None, {"x": inputs[0].clone()}, optimizer=optimizer)
-        got = [float(step({"x": x.clone()})) for x in inputs]
-        step.sync()
+        got, mine = train(made, inputs)
     except Exception as error:
         return "refused", f"{type(error).__name__}: {error}", text
-    mine = model.state_dict()
     if set(mine) != set(state):
         return "different", f"state {sorted(set(mine) ^ set(state))}", text
     wrong = []
@@ -393,6 +410,8 @@ def check(seed, folder, length, rows, others):
     for index, (a, b, c) in enumerate(zip(got, losses, single_losses)):
         if not abs(a - b) <= 1e-5 * max(1.0, abs(b)) + 4 * abs(c - b):
             wrong.append(f"loss {index}: {a:.7g}, expected {b:.7g}")
+    if budgets and not wrong:
+        wrong = compare_budgets(made, inputs, got, mine)
     return ("different", "; ".join(wrong), text) if wrong else ("right", "", text)
 
 
@@ -403,13 +422,14 @@ def main():
     parser.add_argument("--length", type=int, default=8, help="statements of a model, at most")
     parser.add_argument("--rows", type=float, default=0.0, help="the share of statements about rows that the data choose")
     parser.add_argument("--others", type=float, default=0.0, help="of the rest, the share of modules, gradients written by hand, hooks and the like")
+    parser.add_argument("--budgets", action="store_true", help="compare bits within the smallest budget, too")
     parser.add_argument("--folder", type=Path, required=True, help="where the models are written")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     options.folder.mkdir(parents=True, exist_ok=True)
     counts = {"right": 0, "refused": 0, "different": 0}
     for seed in range(options.first, options.first + options.count):
-        kind, words, text = check(seed, options.folder, options.length, options.rows, options.others)
+        kind, words, text = check(seed, options.folder, options.length, options.rows, options.others, options.budgets)
         counts[kind] += 1
         if kind != "right":
             print(f"--- seed {seed}: {kind}: {words}", flush=True)
