@@ -251,32 +251,16 @@ llvm::Expected<ArenaSolution> memopt::planning::solveArena(const ArenaProblem &p
 }
 
 int64_t memopt::planning::arenaLoad(const ArenaProblem &problem) {
-  Model model(problem, /*inPlace=*/true);
-  std::vector<int64_t> change(model.sections + 1, 0);
-  for (const Piece &piece : model.pieces) {
-    change[piece.lower] += piece.size;
-    change[piece.upper] -= piece.size;
-  }
-  int64_t load = 0, most = 0;
-  for (int64_t delta : change)
-    most = std::max(most, load += delta);
+  int64_t most = 0;
+  for (int64_t load : Model(problem, /*inPlace=*/true).loads())
+    most = std::max(most, load);
   return most;
 }
 
 std::vector<int32_t> memopt::planning::arenaBindingBuffers(const ArenaProblem &problem) {
   Model model(problem, /*inPlace=*/true);
-  std::vector<int64_t> change(model.sections + 1, 0);
-  for (const Piece &piece : model.pieces) {
-    change[piece.lower] += piece.size;
-    change[piece.upper] -= piece.size;
-  }
-  int64_t load = 0, most = 0;
-  int32_t at = 0;
-  for (int32_t i = 0; i <= model.sections; ++i)
-    if ((load += change[i]) > most) {
-      most = load;
-      at = i;
-    }
+  std::vector<int64_t> loads = model.loads();
+  auto at = static_cast<int32_t>(std::max_element(loads.begin(), loads.end()) - loads.begin());
   std::vector<bool> alive(model.items.size(), false);
   for (const Piece &piece : model.pieces)
     if (piece.lower <= at && at < piece.upper)

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
@@ -296,12 +295,7 @@ static Layout placeUpwards(const Model &model, Layout layout, llvm::ArrayRef<int
 /// may lie where it does.
 static std::vector<double> findCrowds(const Model &model) {
   // Level k has the most of the 2^k sections from each section on.
-  std::vector<std::vector<int64_t>> most(1, std::vector<int64_t>(model.sections + 1));
-  for (const Piece &piece : model.pieces) {
-    most[0][piece.lower] += piece.size;
-    most[0][piece.upper] -= piece.size;
-  }
-  std::partial_sum(most[0].begin(), most[0].end(), most[0].begin());
+  std::vector<std::vector<int64_t>> most{model.loads()};
   for (size_t half = 1; 2 * half <= most[0].size(); half *= 2) {
     std::vector<int64_t> &below = most.back(), level(most[0].size() - 2 * half + 1);
     for (size_t i = 0; i < level.size(); ++i)

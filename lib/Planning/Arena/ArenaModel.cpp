@@ -8,7 +8,10 @@
 
 #include "ArenaModel.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <algorithm>
+#include <numeric>
 
 using namespace memopt::planning;
 using namespace memopt::planning::arena;
@@ -192,26 +195,28 @@ int64_t Model::countOverlaps() const {
   return pairs;
 }
 
+static int64_t roundUp(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+std::vector<int64_t> Model::loads(int64_t unit) const {
+  std::vector<int64_t> loads(sections + 1, 0); // first what changes at the begin of each
+  for (const Piece &piece : pieces) {
+    loads[piece.lower] += roundUp(piece.size, unit);
+    loads[piece.upper] -= roundUp(piece.size, unit);
+  }
+  std::partial_sum(loads.begin(), loads.end(), loads.begin());
+  loads.pop_back();
+  return loads;
+}
+
 /// The load; with one alignment A everywhere every buffer but the highest takes a multiple of A.
 int64_t Model::boundOf() const {
   int64_t unit = std::max<int64_t>(commonAlignment, 1), slack = 0;
-  std::vector<int64_t> exact(sections + 1, 0), padded(sections + 1, 0);
-  for (const Piece &piece : pieces) {
-    int64_t rounded = (piece.size + unit - 1) / unit * unit;
-    // The highest item may end anywhere in its last unit, and a smaller piece leaves its item's
-    // rest.
-    slack = std::max(slack, rounded - piece.size);
-    exact[piece.lower] += piece.size;
-    exact[piece.upper] -= piece.size;
-    padded[piece.lower] += rounded;
-    padded[piece.upper] -= rounded;
-  }
-  int64_t bound = 0, load = 0, paddedLoad = 0;
-  for (int32_t i = 0; i < sections; ++i) {
-    load += exact[i];
-    paddedLoad += padded[i];
-    bound = std::max({bound, load, paddedLoad - slack});
-  }
+  // The highest item may end anywhere in its last unit, and a smaller piece leaves its item's rest.
+  for (const Piece &piece : pieces)
+    slack = std::max(slack, roundUp(piece.size, unit) - piece.size);
+  int64_t bound = 0;
+  for (auto [load, padded] : llvm::zip_equal(loads(), loads(unit)))
+    bound = std::max({bound, load, padded - slack});
   for (const Item &item : items)
     if (item.fixedOffset >= 0)
       bound = std::max(bound, item.fixedOffset + item.size);

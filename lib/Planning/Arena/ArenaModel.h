@@ -69,6 +69,9 @@ public:
   /// The end of an item at an offset: what it adds to the height.
   int64_t top(int64_t offset, int32_t item) const { return offset + items[item].size; }
 
+  /// Bytes alive at once, by section; each piece takes whole units.
+  std::vector<int64_t> loads(int64_t unit = 1) const;
+
   /// Pairs of pieces that share time.
   int64_t overlaps() const { return numOverlaps; }
 

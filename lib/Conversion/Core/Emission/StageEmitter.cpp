@@ -26,30 +26,29 @@ StageEmitter::~StageEmitter() = default;
 // Nests
 //===----------------------------------------------------------------------===//
 
-/// The operand that the stage copies, element by element; none where it does more.
-std::optional<unsigned> StageEmitter::getCopied() const {
-  if (stage.isIrregular() || stage.nests.size() != 1 || stage.nests.front().stores.size() != 1)
-    return std::nullopt;
+/// Whether a result lies where the operand does that the stage copies into it, element by element;
+/// null for a stage that does more.
+Value StageEmitter::emitIsInPlace() {
+  if (stage.nests.size() != 1 || stage.nests.front().stores.size() != 1)
+    return Value();
   const KernelStore &store = stage.nests.front().stores.front();
   const ElementNode &node = graph.getNode(store.value);
   if (node.kind != ElementNode::Load || node.guard != kNoNode || !(node.address == store.address))
-    return std::nullopt;
+    return Value();
   Storage from = graph.getStorage(node), to = graph.getResultStorage(store.result);
   if (from.unit != to.unit || from.elements != to.elements)
-    return std::nullopt;
-  return node.number;
+    return Value();
+  return LLVM::ICmpOp::create(builder, location, LLVM::ICmpPredicate::eq,
+                              nodes.arguments.buffers[node.number],
+                              nodes.arguments.results[store.result]);
 }
 
 void StageEmitter::emitTrips(Value begin, Value end, int64_t blocks) {
   if (stage.isIrregular())
     return emitIrregular(begin, end);
   // What lies where it was needs no copy, as the rows that a scatter leaves alone.
-  if (std::optional<unsigned> operand = getCopied()) {
-    Value from = nodes.arguments.buffers[*operand];
-    Value to = nodes.arguments.results[stage.nests.front().stores.front().result];
-    Value isThere = LLVM::ICmpOp::create(builder, location, LLVM::ICmpPredicate::eq, from, to);
-    end = arith::SelectOp::create(builder, location, isThere, begin, end);
-  }
+  if (Value isInPlace = emitIsInPlace())
+    end = arith::SelectOp::create(builder, location, isInPlace, begin, end);
   emitParallel(begin, end, [&](Value iteration) { emitIteration(iteration, blocks); });
 }
 

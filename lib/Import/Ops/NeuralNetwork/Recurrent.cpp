@@ -306,6 +306,10 @@ private:
   Error setResults(ArrayRef<Value> outputs);
   static Value part(Builder &b, Value states, int64_t number);
   int64_t getTimeDim() const { return op.flag("batch_first") ? 1 : 0; }
+  /// Steps of each loop of a layer.
+  SmallVector<int64_t> getCounts() const {
+    return mlir::memopt::cutLoop(steps, layers * directions);
+  }
 
   OpContext &op;
   Builder &b;
@@ -395,7 +399,7 @@ SmallVector<Value> Layers::runDirection(const CellWeights &weights, ArrayRef<Val
 Expected<SmallVector<Value>> Layers::cutInput() {
   SmallVector<Value> parts;
   int64_t first = 0;
-  for (int64_t count : mlir::memopt::cutLoop(steps, layers * directions)) {
+  for (int64_t count : getCounts()) {
     ASSIGN_OR_RETURN(Tensor part, slice(op, input, getTimeDim(), first, 1, count));
     if (getTimeDim() == 1)
       part = permute(op, part, {1, 0, 2});
@@ -410,7 +414,7 @@ Expected<SmallVector<Value>> Layers::cutInput() {
 SmallVector<Value> Layers::cut(Value rows) {
   SmallVector<Value> parts;
   int64_t first = 0;
-  for (int64_t count : mlir::memopt::cutLoop(steps, layers * directions)) {
+  for (int64_t count : getCounts()) {
     parts.push_back(slice2d(b, rows, first * batch, 0, count * batch, typeOf(rows).getDimSize(1)));
     first += count;
   }

@@ -339,13 +339,13 @@ def ending(names):
     return ["loss = " + " + ".join(terms), "return loss + 0.1 * self.b(v0).mean()"]
 
 
-def write_model(seed, folder, length, rows, others):
+def write_model(seed, options):
     """The statements of a model that PyTorch runs, and the class."""
-    writer = Writer(seed, rows, others)
+    writer = Writer(seed, options.rows, options.others)
     lines, names = ["v0 = self.a(x)"], ["v0", "x"]
-    place = folder / f"model_{seed}.py"
-    for _ in range(length * 3):
-        if len(lines) > length:
+    place = options.folder / f"model_{seed}.py"
+    for _ in range(options.length * 3):
+        if len(lines) > options.length:
             break
         statement, made = writer.statement([name for name in names if name != "x" or writer.random.random() < 0.3] or names, 0)
         known = names + made
@@ -388,9 +388,9 @@ def compare_budgets(made, inputs, losses, state):
     return wrong + [f"bits of {name} in {smallest} bytes" for name in state if not torch.equal(mine[name], state[name])]
 
 
-def check(seed, folder, length, rows, others, budgets):
+def check(seed, options):
     """What became of a model: 'right', 'refused', 'different', with what to say."""
-    Model, text = write_model(seed, folder, length, rows, others)
+    Model, text = write_model(seed, options)
     inputs = batches(seed)
     torch.manual_seed(seed)
     made = Model()
@@ -410,7 +410,7 @@ def check(seed, folder, length, rows, others, budgets):
     for index, (a, b, c) in enumerate(zip(got, losses, single_losses)):
         if not abs(a - b) <= 1e-5 * max(1.0, abs(b)) + 4 * abs(c - b):
             wrong.append(f"loss {index}: {a:.7g}, expected {b:.7g}")
-    if budgets and not wrong:
+    if options.budgets and not wrong:
         wrong = compare_budgets(made, inputs, got, mine)
     return ("different", "; ".join(wrong), text) if wrong else ("right", "", text)
 
@@ -429,7 +429,7 @@ def main():
     options.folder.mkdir(parents=True, exist_ok=True)
     counts = {"right": 0, "refused": 0, "different": 0}
     for seed in range(options.first, options.first + options.count):
-        kind, words, text = check(seed, options.folder, options.length, options.rows, options.others, options.budgets)
+        kind, words, text = check(seed, options)
         counts[kind] += 1
         if kind != "right":
             print(f"--- seed {seed}: {kind}: {words}", flush=True)

@@ -30,7 +30,7 @@ __all__ = ["REPLACED", "replaced_functions"]
 # Packed sequences
 # ----------------------------------------------------------------------------------------------------------
 
-_LAYERS = {"lstm": torch._VF.lstm, "gru": torch._VF.gru, "rnn_tanh": torch._VF.rnn_tanh, "rnn_relu": torch._VF.rnn_relu}
+_LAYERS = "lstm", "gru", "rnn_tanh", "rnn_relu"
 
 # Added to a gate it leaves 1 of its sigmoid, and subtracted 0, in every floating-point type.
 _WIDE_OPEN = 3e4
@@ -69,14 +69,13 @@ def _run_direction(name, x, lengths, weights, state, has_biases, is_backward):
     """All steps of one layer in one direction: results, of any value behind the ends, and the state at each end."""
     if is_backward:
         x = lengths.reverse(x)
+    first, *others = weights
+    initial = [part[None] for part in state]
     if name == "lstm":
-        x, first = _hold_cells(x, lengths.mask, weights[0])
-        found, _, cells = torch._VF.lstm(x, [part[None] for part in state], [first, *weights[1:]], has_biases, 1, 0.0, False, False, False)
-        state = lengths.take_last(found), cells
-    else:
-        found, _ = _LAYERS[name](x, state[0][None], weights, has_biases, 1, 0.0, False, False, False)
-        state = (lengths.take_last(found),)
-    return lengths.reverse(found) if is_backward else found, state
+        x, first = _hold_cells(x, lengths.mask, first)
+    run, given = getattr(torch._VF, name), initial if name == "lstm" else initial[0]
+    found, _, *cells = run(x, given, [first, *others], has_biases, 1, 0.0, False, False, False)
+    return lengths.reverse(found) if is_backward else found, (lengths.take_last(found), *cells)
 
 
 class replaced_functions(TorchFunctionMode):

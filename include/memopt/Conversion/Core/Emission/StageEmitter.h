@@ -56,7 +56,7 @@ protected:
   ScatterEmitter scatters;
 
 private:
-  std::optional<unsigned> getCopied() const;
+  Value emitIsInPlace();
   void emitIteration(Value iteration, int64_t blocks);
   void emitDistributed(const KernelNest &nest, Value block);
   void emitStore(const KernelStore &store, const KernelNest &nest, Value value);
