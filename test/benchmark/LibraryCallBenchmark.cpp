@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
 #include <vector>
 
 using namespace memopt;
@@ -24,6 +25,12 @@ using nlohmann::json;
 static int threadCount() {
   const char *text = std::getenv("MEMOPT_THREADS");
   return text ? std::max(1, std::atoi(text)) : 2;
+}
+
+template <typename T> static void fill(void *buffer, int64_t bytes) {
+  auto *values = static_cast<T *>(buffer);
+  for (int64_t i = 0; i < bytes / int64_t(sizeof(T)); ++i)
+    values[i] = static_cast<T>(i % 13) * T(0.1) - T(0.6);
 }
 
 /// `elements`: of each operand and result.
@@ -35,20 +42,24 @@ static void run(benchmark::State &state, const json &descriptor,
     return state.SkipWithError((call.getMessage() + pool.getMessage()).c_str());
   std::vector<std::unique_ptr<char, decltype(&std::free)>> storage;
   std::vector<void *> buffers;
+  // In large pages, as the arena of a program is.
   auto add = [&](int64_t bytes) {
-    storage.emplace_back(static_cast<char *>(std::aligned_alloc(64, (bytes + 127) / 64 * 64)),
-                         &std::free);
+    constexpr int64_t page = int64_t(1) << 21;
+    int64_t total = (bytes + page) / page * page;
+    storage.emplace_back(static_cast<char *>(std::aligned_alloc(page, total)), &std::free);
+    ::madvise(storage.back().get(), total, MADV_HUGEPAGE);
     buffers.push_back(storage.back().get());
-    return static_cast<float *>(buffers.back());
+    return buffers.back();
   };
   std::string type = descriptor["dtype"];
   int64_t width = type == "f64" ? 8 : type == "f32" ? 4 : 2;
   double bytes = 0;
   for (int64_t count : elements) {
     bytes += static_cast<double>(count * width);
-    float *values = add(count * width);
-    for (int64_t i = 0; i < count * width / 4; ++i)
-      values[i] = static_cast<float>(i % 13) * 0.1f - 0.6f;
+    if (width == 8)
+      fill<double>(add(count * width), count * width);
+    else // halves of these numbers are numbers of 16 bits, too
+      fill<float>(add(count * width), count * width);
   }
   add((*call)->workspaceBytes());
   for (auto _ : state)
@@ -128,14 +139,18 @@ struct Attention {
   int64_t batch, heads, tokens, features;
   bool causal;
   double dropout;
+  bool tokensFirst = false; ///< samples lie within tokens, as in torch.nn.MultiheadAttention
 };
 
 static void addAttention(const Attention &a, bool backward) {
   using List = std::vector<int64_t>;
   // Views of one [batch, tokens, 3, heads, features]; results the same but one at a time.
   int64_t row = a.heads * a.features;
-  List fused = {a.tokens * 3 * row, a.features, 3 * row, 1};
-  List single = {a.tokens * row, a.features, row, 1};
+  auto lines = [&](int64_t line) {
+    return a.tokensFirst ? List{line, a.features, a.batch * line, 1}
+                         : List{a.tokens * line, a.features, line, 1};
+  };
+  List fused = lines(3 * row), single = lines(row);
   json descriptor = {{"kind", backward ? "attention_backward" : "attention_forward"},
                      {"dtype", "f32"},
                      {"batch", a.batch},
@@ -188,6 +203,8 @@ int main(int argc, char **argv) {
   addMatmul("vit_mlp", 3152, 1536, 384, false, true);
   addMatmul("vit_mlp_dx", 3152, 384, 1536, false, false);
   addMatmul("vit_mlp_dw", 1536, 384, 3152, true, false);
+  addMatmul("vit_mlp_out_dw", 384, 1536, 3152, true, false);
+  addMatmul("vit_qkv_dw", 1152, 384, 3152, true, false);
   addMatmul("vit_out_dw", 384, 384, 3152, true, false);
   addMatmul("recurrent_turn", 32, 1024, 256, false, true);
   addMatmul("recurrent_turn_dx", 32, 256, 1024, false, false);
@@ -231,6 +248,7 @@ int main(int argc, char **argv) {
   const Attention attentions[] = {{"gpt2", 2, 12, 512, 64, true, 0},
                                   {"gpt2_dropout", 2, 12, 512, 64, true, 0.1},
                                   {"vit", 16, 6, 197, 64, false, 0},
+                                  {"vit_tokens_first", 16, 6, 197, 64, false, 0, true},
                                   {"long", 1, 12, 4096, 64, true, 0}};
   for (bool backward : {false, true})
     for (const Attention &attention : attentions)

@@ -30,64 +30,154 @@ StridedView mlir::memopt::getPackedView(Value value) {
   return {value, 0, SmallVector<int64_t>(shape), computeStrides(shape)};
 }
 
-/// The strides of `to`, a reshape of `source`. From the last dimension on, sizes of both are
-/// matched; dimensions of `source` that meet in one group must continue each other.
-static std::optional<SmallVector<int64_t>> reshapeStrides(const StridedView &source,
-                                                          ArrayRef<int64_t> to) {
-  SmallVector<int64_t> strides(to.size(), 1);
-  size_t next = source.shape.size();
-  int64_t step = 1, open = 1; // the stride at hand, and elements behind it that are not matched yet
-  for (size_t dim = to.size(); dim-- > 0;) {
-    while (open % to[dim] != 0) {
-      if (next-- == 0)
-        return std::nullopt;
-      if (source.shape[next] == 1) // has no say
-        continue;
-      if (open == 1)
-        step = source.strides[next];
-      else if (source.strides[next] != step * open)
-        return std::nullopt;
-      open *= source.shape[next];
-    }
-    strides[dim] = step;
-    step *= to[dim];
-    open /= to[dim];
-  }
-  return strides;
+//===----------------------------------------------------------------------===//
+// Dimensions of runs
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Elements, or runs of them, at equal distances.
+struct Run {
+  int64_t count, stride;
+};
+
+/// The runs of a dimension, the outermost first. Two of them cannot be said by one stride: a reshape
+/// has joined dimensions that do not continue each other. The next one may take them apart again, as
+/// where heads of all samples are made of transposed tokens. None: the dimension is 1.
+using Runs = SmallVector<Run, 2>;
+
+struct NestedView {
+  Value buffer;
+  int64_t offset = 0;
+  SmallVector<int64_t> shape;
+  SmallVector<Runs> dims;
+};
+} // namespace
+
+static NestedView nest(Value buffer) {
+  NestedView view{buffer, 0, SmallVector<int64_t>(tensorType(buffer).getShape()), {}};
+  for (auto [size, stride] : llvm::zip_equal(view.shape, computeStrides(view.shape)))
+    view.dims.push_back(size == 1 ? Runs() : Runs({{size, stride}}));
+  return view;
 }
 
-/// `source` through a map that is affine in the indices of `shape`.
-static std::optional<StridedView> mapStrides(const StridedView &source, AffineMap map,
-                                             ArrayRef<int64_t> shape) {
-  StridedView view{source.buffer, source.offset, SmallVector<int64_t>(shape),
-                   SmallVector<int64_t>(shape.size(), 0)};
-  for (auto [expr, stride] : llvm::zip_equal(map.getResults(), source.strides)) {
+/// All runs, those as one that continue each other.
+static Runs join(ArrayRef<Runs> dims) {
+  Runs joined;
+  for (const Runs &dim : dims)
+    for (Run run : dim)
+      if (!joined.empty() && joined.back().stride == run.count * run.stride)
+        joined.back() = {joined.back().count * run.count, run.stride};
+      else
+        joined.push_back(run);
+  return joined;
+}
+
+/// Nothing where a dimension would end within a run whose count it does not divide.
+static std::optional<NestedView> reshape(const NestedView &source, ArrayRef<int64_t> to) {
+  NestedView view{source.buffer, source.offset, SmallVector<int64_t>(to),
+                  SmallVector<Runs>(to.size())};
+  Runs left = join(source.dims);
+  for (size_t dim = to.size(); dim-- > 0;)
+    for (int64_t open = to[dim]; open != 1;) {
+      if (open == 0 || left.empty())
+        return std::nullopt;
+      Run &inner = left.back();
+      int64_t taken = std::min(inner.count, open);
+      if (open % taken != 0 || inner.count % taken != 0)
+        return std::nullopt;
+      view.dims[dim].insert(view.dims[dim].begin(), {taken, inner.stride});
+      open /= taken;
+      if (taken == inner.count)
+        left.pop_back();
+      else
+        inner = {inner.count / taken, inner.stride * taken};
+    }
+  return view;
+}
+
+/// `source` through a map that is affine in the indices of `shape`. A dimension of several runs goes
+/// through as a whole.
+static std::optional<NestedView> mapStrides(const NestedView &source, AffineMap map,
+                                            ArrayRef<int64_t> shape) {
+  size_t rank = shape.size();
+  NestedView view{source.buffer, source.offset, SmallVector<int64_t>(shape),
+                  SmallVector<Runs>(rank)};
+  SmallVector<int64_t> strides(rank, 0), readers(rank, 0);
+  for (auto [expr, runs, size] : llvm::zip_equal(map.getResults(), source.dims, source.shape)) {
     SmallVector<int64_t> factors; // of dimensions, of what is not affine, and the constant
     if (failed(getFlattenedAffineExpr(expr, map.getNumDims(), 0, &factors)) ||
-        factors.size() != shape.size() + 1)
+        factors.size() != rank + 1)
       return std::nullopt;
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    for (size_t i = 0; i < rank; ++i)
+      readers[i] += factors[i] != 0;
+    if (runs.size() > 1) {
+      if (!dim || shape[dim.getPosition()] != size)
+        return std::nullopt;
+      view.dims[dim.getPosition()] = runs;
+      continue;
+    }
+    int64_t stride = runs.empty() ? 0 : runs.front().stride;
     view.offset += factors.back() * stride;
-    for (size_t dim = 0; dim < shape.size(); ++dim)
-      view.strides[dim] += factors[dim] * stride;
+    for (size_t i = 0; i < rank; ++i)
+      strides[i] += factors[i] * stride;
+  }
+  for (size_t i = 0; i < rank; ++i) {
+    if (view.dims[i].size() > 1 && readers[i] > 1)
+      return std::nullopt;
+    if (view.dims[i].empty() && shape[i] != 1)
+      view.dims[i] = {{shape[i], strides[i]}};
   }
   return view;
 }
 
+//===----------------------------------------------------------------------===//
+// Views
+//===----------------------------------------------------------------------===//
+
 /// `source` seen through `op`.
-static std::optional<StridedView> apply(ViewOpInterface op, StridedView source) {
+static std::optional<NestedView> apply(ViewOpInterface op, const NestedView &source) {
   ArrayRef<int64_t> shape = tensorType(op->getResult(0)).getShape();
   if (op.getViewKind() == ViewKind::Strided)
     return mapStrides(source, op.getViewParts().front().map, shape);
-  std::optional<SmallVector<int64_t>> strides = reshapeStrides(source, shape);
-  if (!strides)
-    return std::nullopt;
-  return StridedView{source.buffer, source.offset, SmallVector<int64_t>(shape), *strides};
+  return reshape(source, shape);
+}
+
+/// Nothing where a dimension has several runs. A dimension of 1 goes on behind the next one.
+static std::optional<StridedView> flatten(const NestedView &nested) {
+  StridedView view{nested.buffer, nested.offset, nested.shape,
+                   SmallVector<int64_t>(nested.shape.size())};
+  int64_t behind = 1;
+  for (size_t dim = view.shape.size(); dim-- > 0;) {
+    Runs runs = join(nested.dims[dim]);
+    if (runs.size() > 1)
+      return std::nullopt;
+    view.strides[dim] = runs.empty() ? behind : runs.front().stride;
+    behind = view.strides[dim] * view.shape[dim];
+  }
+  return view;
+}
+
+/// `value` as a view of `buffer`, through these ops, the last one first.
+static std::optional<StridedView> viewThrough(ArrayRef<ViewOpInterface> ops, Value buffer) {
+  NestedView view = nest(buffer);
+  for (ViewOpInterface op : llvm::reverse(ops)) {
+    std::optional<NestedView> next = apply(op, view);
+    if (!next)
+      return std::nullopt;
+    view = std::move(*next);
+  }
+  return flatten(view);
 }
 
 StridedView mlir::memopt::getStridedView(Value value) {
-  auto op = value.getDefiningOp<ViewOpInterface>();
-  if (!op || op.getViewKind() == ViewKind::Assembled)
-    return getPackedView(value);
-  std::optional<StridedView> view = apply(op, getStridedView(op->getOperand(0)));
-  return view ? *view : getPackedView(value);
+  SmallVector<ViewOpInterface> ops;
+  for (auto op = value.getDefiningOp<ViewOpInterface>();
+       op && op.getViewKind() != ViewKind::Assembled;
+       op = op->getOperand(0).getDefiningOp<ViewOpInterface>())
+    ops.push_back(op);
+  for (; !ops.empty(); ops.pop_back())
+    if (std::optional<StridedView> view = viewThrough(ops, ops.back()->getOperand(0)))
+      return *view;
+  return getPackedView(value);
 }

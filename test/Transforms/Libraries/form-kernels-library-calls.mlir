@@ -80,6 +80,54 @@ func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<
 
 // -----
 
+// Samples within tokens: a reshape joins rows that do not continue each other, and the next one takes
+// them apart again. Heads are strides of the projection.
+
+// CHECK-LABEL: @tokens_first
+// CHECK: memopt.library_call
+// CHECK-SAME: q_strides = [192, 16, 384, 1], k_strides = [192, 16, 384, 1], v_strides = [192, 16, 384, 1]
+// CHECK-SAME: operand_offsets = array<i64: 64, 0, 128>
+// CHECK-SAME: (tensor<16x192xf32>, tensor<16x192xf32>, tensor<16x192xf32>)
+func.func @tokens_first(%x: tensor<16x192xf32>) -> tensor<2x4x8x16xf32> {
+  %0 = tensor.expand_shape %x [[0, 1], [2, 3]] output_shape [8, 2, 3, 64] : tensor<16x192xf32> into tensor<8x2x3x64xf32>
+  %1 = memopt.transpose %0 {permutation = array<i64: 2, 0, 1, 3>} : (tensor<8x2x3x64xf32>) -> tensor<3x8x2x64xf32>
+  %k0 = tensor.extract_slice %1[0, 0, 0, 0] [1, 8, 2, 64] [1, 1, 1, 1] : tensor<3x8x2x64xf32> to tensor<1x8x2x64xf32>
+  %q0 = tensor.extract_slice %1[1, 0, 0, 0] [1, 8, 2, 64] [1, 1, 1, 1] : tensor<3x8x2x64xf32> to tensor<1x8x2x64xf32>
+  %v0 = tensor.extract_slice %1[2, 0, 0, 0] [1, 8, 2, 64] [1, 1, 1, 1] : tensor<3x8x2x64xf32> to tensor<1x8x2x64xf32>
+  %k1 = tensor.collapse_shape %k0 [[0, 1], [2, 3]] : tensor<1x8x2x64xf32> into tensor<8x128xf32>
+  %q1 = tensor.collapse_shape %q0 [[0, 1], [2, 3]] : tensor<1x8x2x64xf32> into tensor<8x128xf32>
+  %v1 = tensor.collapse_shape %v0 [[0, 1], [2, 3]] : tensor<1x8x2x64xf32> into tensor<8x128xf32>
+  %k2 = tensor.expand_shape %k1 [[0], [1, 2]] output_shape [8, 8, 16] : tensor<8x128xf32> into tensor<8x8x16xf32>
+  %q2 = tensor.expand_shape %q1 [[0], [1, 2]] output_shape [8, 8, 16] : tensor<8x128xf32> into tensor<8x8x16xf32>
+  %v2 = tensor.expand_shape %v1 [[0], [1, 2]] output_shape [8, 8, 16] : tensor<8x128xf32> into tensor<8x8x16xf32>
+  %k3 = memopt.transpose %k2 {permutation = array<i64: 1, 0, 2>} : (tensor<8x8x16xf32>) -> tensor<8x8x16xf32>
+  %q3 = memopt.transpose %q2 {permutation = array<i64: 1, 0, 2>} : (tensor<8x8x16xf32>) -> tensor<8x8x16xf32>
+  %v3 = memopt.transpose %v2 {permutation = array<i64: 1, 0, 2>} : (tensor<8x8x16xf32>) -> tensor<8x8x16xf32>
+  %k = tensor.expand_shape %k3 [[0, 1], [2], [3]] output_shape [2, 4, 8, 16] : tensor<8x8x16xf32> into tensor<2x4x8x16xf32>
+  %q = tensor.expand_shape %q3 [[0, 1], [2], [3]] output_shape [2, 4, 8, 16] : tensor<8x8x16xf32> into tensor<2x4x8x16xf32>
+  %v = tensor.expand_shape %v3 [[0, 1], [2], [3]] output_shape [2, 4, 8, 16] : tensor<8x8x16xf32> into tensor<2x4x8x16xf32>
+  %o, %l = memopt.attention %q, %k, %v {scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>}
+    : (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) -> (tensor<2x4x8x16xf32>, tensor<2x4x8xf32>)
+  return %o : tensor<2x4x8x16xf32>
+}
+
+// -----
+
+// Rows that nobody takes apart again are stored together first.
+
+// CHECK-LABEL: @joined_rows
+// CHECK: %[[ROWS:.*]] = memopt.kernel
+// CHECK-NEXT: tensor.extract_slice
+// CHECK: memopt.library_call {{.*}}a_strides = [128, 1], {{.*}} (%[[ROWS]], %{{.*}})
+func.func @joined_rows(%x: tensor<8x2x192xf32>, %w: tensor<128x4xf32>) -> tensor<8x4xf32> {
+  %0 = tensor.extract_slice %x[0, 0, 64] [8, 2, 64] [1, 1, 1] : tensor<8x2x192xf32> to tensor<8x2x64xf32>
+  %1 = tensor.collapse_shape %0 [[0], [1, 2]] : tensor<8x2x64xf32> into tensor<8x128xf32>
+  %2 = memopt.matmul %1, %w : (tensor<8x128xf32>, tensor<128x4xf32>) -> tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
+}
+
+// -----
+
 // The gradient of a trained mask is stored packed and summed over what shares the mask.
 
 // CHECK-LABEL: @trained_mask

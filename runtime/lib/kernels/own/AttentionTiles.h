@@ -102,11 +102,13 @@ public:
     packTokens({panels, blocks.columnsPerPanel, features}, matrix, tokens, features);
   }
 
-  /// Right operand: lanes are features, depth is tokens; in place where the memory allows.
+  /// Right operand: lanes are features, depth is tokens. In place if features lie together and
+  /// tokens near each other.
   RightOperand<T> featureColumns(T *panels, const TokenMatrix<const S> &matrix, int64_t tokens,
                                  int64_t features) const {
     if constexpr (std::is_same_v<S, T>)
-      if (matrix.featureStride == 1 && features % blocks.columnsPerPanel == 0)
+      if (matrix.featureStride == 1 && areNearSteps<S>(matrix.tokenStride) &&
+          features % blocks.columnsPerPanel == 0)
         return {matrix.data, blocks.columnsPerPanel, matrix.tokenStride};
     const S *step[attentionTile];
     for (int64_t i = 0; i < tokens; ++i)

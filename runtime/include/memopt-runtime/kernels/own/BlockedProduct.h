@@ -89,17 +89,21 @@ public:
 constexpr int64_t maxBlockRows = 96;
 constexpr int64_t maxBlockColumns = 256;
 constexpr int64_t maxBlockDepth = 256;
-/// Blocks that a thread makes together, as long as each thread has so many tasks.
+/// Blocks that a thread makes together, as long as each thread has so many tasks. More of them if
+/// rows and result lie in memory: then a group needs no room for their sums.
 constexpr int64_t maxGroupBlocks = 4;
-constexpr int64_t leastTasksOfThread = 8;
+constexpr int64_t maxPlacedGroupBlocks = 8;
+constexpr int64_t leastTasksOfThread = 3;
+/// Multiply-adds that take as long as packing an element.
+constexpr int64_t packingWork = 16;
 /// Of a product of fewer blocks the depth is cut.
 constexpr int64_t leastTasks = 16;
 /// Where a thread would have fewer tasks the blocks are narrower, of at least so many panels.
 constexpr int64_t leastTasksOfFewRows = 4;
 constexpr int64_t leastColumnPanels = 2;
 
-/// Whether a left operand whose rows lie side by side may be read as it lies, with steps of the depth
-/// so many elements apart: further apart the steps of a block meet in a few sets of the caches.
+/// Whether an operand whose lanes lie side by side may be read as it lies, with steps of the depth so
+/// many elements apart: further apart the steps of a block meet in a few sets of the caches.
 template <typename Stored> bool areNearSteps(int64_t elements) {
   constexpr int64_t mostBytes = 1024;
   return elements * static_cast<int64_t>(sizeof(Stored)) <= mostBytes;
@@ -251,9 +255,26 @@ private:
     countBlocks();
   }
 
+  /// The larger a group, the fewer are packings of the right operand, and the longer do threads wait
+  /// for the last task.
   void chooseGroups(int threads) {
-    groupBlocks =
-        std::clamp<int64_t>(blocks * depthCuts / (leastTasksOfThread * threads), 1, maxGroupBlocks);
+    int64_t most = places.rows && writesInPlace() ? maxPlacedGroupBlocks : maxGroupBlocks;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (int64_t size = 1; size <= most; ++size) {
+      int64_t tasks = 0;
+      for (const ProductShape &shape : shapes)
+        tasks += ceilDivide(rowBlocks(shape), size) * columnBlocks(shape) * depthCuts;
+      if (size > 1 && tasks < leastTasksOfThread * threads)
+        break;
+      int64_t ofBlock = blockRows * (blockColumns + (places.rows ? 0 : packingWork));
+      int64_t ofTask = blockColumns * packingWork;
+      int64_t idle = roundUp(tasks, threads) - tasks;
+      int64_t work = (blocks * depthCuts + idle * size) * ofBlock + (tasks + idle) * ofTask;
+      if (work < least) {
+        least = work;
+        groupBlocks = size;
+      }
+    }
     for (const ProductShape &shape : shapes) {
       firstGroup.push_back(groups);
       groups += rowGroups(shape) * columnBlocks(shape);
