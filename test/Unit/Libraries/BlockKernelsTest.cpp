@@ -70,6 +70,41 @@ template <typename S, typename T> static void checkProduct(InstructionSet set, d
     }
 }
 
+/// Panels of both widths by steps, from the first lane of a panel on: each lane of each step is where
+/// it belongs, and nothing behind the last panel is written.
+template <typename S, typename T> static void checkSteps(InstructionSet set) {
+  const BlockKernels<S, T> &kernels = blockKernels<S, T>(set);
+  for (int64_t width : {kernels.rowsPerPanel, kernels.columnsPerPanel})
+    for (int64_t lanes : {width, 2 * width, 2 * width + 1, 3 * width - 1})
+      for (int64_t depth : {1, 2, 8, 9, 17}) {
+        SCOPED_TRACE(std::string(kernels.name) + " " + std::to_string(width) + " " +
+                     std::to_string(lanes) + " " + std::to_string(depth));
+        std::vector<S> source = randomValues<S>(depth * lanes, 1);
+        std::vector<const S *> step;
+        for (int64_t d = 0; d < depth; ++d)
+          step.push_back(d % 5 == 3 ? nullptr : source.data() + d * lanes);
+        int64_t panels = (lanes + width - 1) / width, size = panels * width * depth;
+        std::vector<T> packed(size + 16, T(9));
+        kernels.packSteps({packed.data(), width, depth}, 0, step.data(), depth, lanes, 1);
+        for (int64_t d = 0; d < depth; ++d)
+          for (int64_t lane = 0; lane < lanes; ++lane) {
+            T expected = step[d] ? static_cast<T>(step[d][lane]) : T(0);
+            int64_t place = lane / width * width * depth + d * width + lane % width;
+            ASSERT_EQ(packed[place], expected) << d << ", " << lane;
+          }
+        for (size_t i = size; i < packed.size(); ++i)
+          ASSERT_EQ(packed[i], T(9)) << i;
+      }
+}
+
+TEST(BlockKernels, PackSteps) {
+  for (InstructionSet set : instructionSets()) {
+    checkSteps<float, float>(set);
+    checkSteps<double, double>(set);
+    checkSteps<BFloat16, float>(set);
+  }
+}
+
 TEST(BlockKernels, MultiplyWhatTheyPack) {
   for (InstructionSet set : instructionSets()) {
     checkProduct<float, float>(set, 1e-5);
