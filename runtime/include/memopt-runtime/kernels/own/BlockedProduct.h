@@ -180,8 +180,9 @@ private:
   int64_t columnBlocks(const ProductShape &shape) const {
     return ceilDivide(shape.columns, blockColumns);
   }
-  int64_t rowGroups(const ProductShape &shape) const {
-    return ceilDivide(rowBlocks(shape), groupBlocks);
+  /// Groups of so many blocks, one below the other.
+  int64_t countGroups(const ProductShape &shape, int64_t size) const {
+    return ceilDivide(rowBlocks(shape), size) * columnBlocks(shape);
   }
   /// Of the left operand in place the last rows are packed, which fill no panel.
   int64_t rowPanelBytes() const {
@@ -259,15 +260,15 @@ private:
   /// for the last task.
   void chooseGroups(int threads) {
     int64_t most = places.rows && writesInPlace() ? maxPlacedGroupBlocks : maxGroupBlocks;
+    int64_t ofBlock = blockRows * (blockColumns + (places.rows ? 0 : packingWork));
+    int64_t ofTask = blockColumns * packingWork;
     int64_t least = std::numeric_limits<int64_t>::max();
     for (int64_t size = 1; size <= most; ++size) {
       int64_t tasks = 0;
       for (const ProductShape &shape : shapes)
-        tasks += ceilDivide(rowBlocks(shape), size) * columnBlocks(shape) * depthCuts;
+        tasks += countGroups(shape, size) * depthCuts;
       if (size > 1 && tasks < leastTasksOfThread * threads)
         break;
-      int64_t ofBlock = blockRows * (blockColumns + (places.rows ? 0 : packingWork));
-      int64_t ofTask = blockColumns * packingWork;
       int64_t idle = roundUp(tasks, threads) - tasks;
       int64_t work = (blocks * depthCuts + idle * size) * ofBlock + (tasks + idle) * ofTask;
       if (work < least) {
@@ -277,7 +278,7 @@ private:
     }
     for (const ProductShape &shape : shapes) {
       firstGroup.push_back(groups);
-      groups += rowGroups(shape) * columnBlocks(shape);
+      groups += countGroups(shape, groupBlocks);
     }
   }
 
