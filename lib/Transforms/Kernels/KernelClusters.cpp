@@ -56,16 +56,34 @@ unsigned KernelFusion::countSharedRows(const FusionEdge &edge) const {
   return count;
 }
 
+bool KernelFusion::isSumByColumns(const FusionNode &node) const {
+  return node.isReduction && !node.parallel.empty() &&
+         node.parallel.back() + 1 == node.domain.size();
+}
+
 /// Whether a sum by columns, each of which a thread adds up, would take what it reads down to its
 /// own few threads. What is small beside the `points` of the kernel is rather stored in between.
 bool KernelFusion::idlesMachine(const FusionEdge &edge, double points) const {
   constexpr double small = 1.0 / 8;
   const FusionNode &from = nodes[edge.from], &to = nodes[edge.to];
   double few = getPoints(from.rows) < small * points ? 1 : 0.25;
-  if (!to.isReduction || to.parallel.empty() || to.parallel.back() + 1 != to.domain.size())
+  if (!isSumByColumns(to))
     return false;
   double busy = std::min(getPoints(from.rows), static_cast<double>(elementsAtOnce));
   return getPoints(to.rows) < few * busy;
+}
+
+/// Whether a sum by columns, which takes a row in another order than who stores what it reads, would
+/// compute that anew for longer than reading it takes. `inside` are the members of the kernel.
+bool KernelFusion::repeatsWork(const FusionEdge &edge,
+                               const llvm::SmallDenseSet<unsigned> &inside) const {
+  constexpr double cheap = 1;
+  const FusionNode &from = nodes[edge.from];
+  bool isStored = from.isBuffer || llvm::any_of(memberReaders[edge.from], [&](unsigned reader) {
+                    return !inside.contains(memberEdges[reader].to);
+                  });
+  return isStored && !from.isReduction && from.inlinedWork > cheap &&
+         isSumByColumns(nodes[edge.to]);
 }
 
 /// Whether no way through the members, which stand in the order of the program, is long: code
@@ -133,7 +151,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
       const FusionEdge &edge = memberEdges[number];
       if (!inside.contains(edge.from))
         continue;
-      if (!isRowLocal(edge) || idlesMachine(edge, mostPoints))
+      if (!isRowLocal(edge) || idlesMachine(edge, mostPoints) || repeatsWork(edge, inside))
         return false;
       rows = rows.take_front(std::min<size_t>(rows.size(), countSharedRows(edge)));
     }
@@ -255,6 +273,51 @@ void KernelFusion::mergeWithSiblings(unsigned number) {
   }
 }
 
+/// Inlined nodes that the node computes at its own index and that take as long as an exponential.
+SmallVector<unsigned> KernelFusion::collectDearWork(unsigned number) const {
+  constexpr double dear = 4;
+  SmallVector<unsigned> found, todo{number};
+  llvm::SmallDenseSet<unsigned> seen;
+  while (!todo.empty())
+    for (unsigned position : sources[todo.pop_back_val()]) {
+      const FusionEdge &edge = edges[position];
+      if (!nodes[edge.from].isInlined || !edge.map || !edge.map.isIdentity() ||
+          !seen.insert(edge.from).second)
+        continue;
+      todo.push_back(edge.from);
+      if (nodes[edge.from].inlinedWork >= dear)
+        found.push_back(edge.from);
+    }
+  return found;
+}
+
+/// Whether nobody behind `last` reads what both read: then results of both lie in its place.
+bool KernelFusion::areLastReaders(unsigned first, unsigned last) const {
+  auto isRead = [&](unsigned node, unsigned source) {
+    return llvm::any_of(memberSources[node],
+                        [&](unsigned edge) { return memberEdges[edge].from == source; });
+  };
+  return llvm::all_of(memberSources[first], [&](unsigned number) {
+    unsigned source = memberEdges[number].from;
+    return !isRead(last, source) || llvm::all_of(memberReaders[source], [&](unsigned edge) {
+      return memberEdges[edge].to <= last;
+    });
+  });
+}
+
+/// Members that would compute the same for long, as an activation that backward makes again and its
+/// gradient would, compute it once. The first one waits for what the last one reads meanwhile, so
+/// this is done only where it takes no bytes.
+void KernelFusion::mergeWithSharers(unsigned number) {
+  for (unsigned shared : collectDearWork(number)) {
+    SmallVector<unsigned, 2> &others = sharers[shared];
+    for (unsigned other : others)
+      if (nodes[other].domain == nodes[number].domain && areLastReaders(other, number))
+        tryMerge(nodes[other].cluster, nodes[number].cluster);
+    others.push_back(number);
+  }
+}
+
 /// Whether `cluster` is little pointwise work whose results no kernel reads.
 bool KernelFusion::isSmallLeaf(unsigned cluster) const {
   constexpr double smallPoints = 1 << 12;
@@ -291,6 +354,7 @@ void KernelFusion::formClusters() {
       continue;
     mergeWithSources(number);
     mergeWithSiblings(number);
+    mergeWithSharers(number);
   }
   mergeSmallLeaves();
 }

@@ -115,6 +115,9 @@ private:
   bool isSharedScalar(unsigned source, unsigned node) const;
   void mergeWithSources(unsigned node);
   void mergeWithSiblings(unsigned node);
+  void mergeWithSharers(unsigned node);
+  SmallVector<unsigned> collectDearWork(unsigned node) const;
+  bool areLastReaders(unsigned first, unsigned last) const;
   void mergeSmallLeaves();
   bool isSmallLeaf(unsigned cluster) const;
   bool tryMerge(unsigned a, unsigned b);
@@ -122,7 +125,9 @@ private:
   bool isShort(ArrayRef<unsigned> members, size_t rows) const;
   bool isRowLocal(const FusionEdge &edge) const;
   unsigned countSharedRows(const FusionEdge &edge) const;
+  bool isSumByColumns(const FusionNode &node) const;
   bool idlesMachine(const FusionEdge &edge, double points) const;
+  bool repeatsWork(const FusionEdge &edge, const llvm::SmallDenseSet<unsigned> &inside) const;
   LogicalResult collectBetween(unsigned from, unsigned to, llvm::DenseSet<unsigned> &reached) const;
 
   Block &block;
@@ -141,6 +146,8 @@ private:
   std::vector<SmallVector<unsigned>> readers, sources, memberReaders,
       memberSources;                           ///< edges by node
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
+  /// Members so far that compute an inlined node that takes long.
+  llvm::DenseMap<unsigned, SmallVector<unsigned, 2>> sharers;
   unsigned loops = 0;                          ///< so far, with borders of tiles
   bool isBehindTile = false;                   ///< the last node was of a tile
   /// Of one way through a kernel. Machine code of longer ways takes longer than in proportion, runs
