@@ -165,7 +165,7 @@ template <typename S, typename T> ProductPlaces findPlaces(const MatmulDescripto
   bool isNear = d.a.row == 1 && areNearSteps<S>(d.a.column);
   places.rows = d.counted == Counted::All && (d.a.column == 1 || isNear);
   constexpr int64_t line = 64;
-  bool addsAtOnce = d.k <= maxBlockDepth && !d.bias;
+  bool addsAtOnce = d.k <= blockKernels<S, T>().mostSteps && !d.bias;
   bool isAligned = d.c.row * static_cast<int64_t>(sizeof(S)) % line == 0;
   places.result =
       d.counted != Counted::Rows && d.c.column == 1 && (d.accumulate ? addsAtOnce : isAligned);

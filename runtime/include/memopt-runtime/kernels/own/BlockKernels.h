@@ -42,6 +42,7 @@ template <typename Stored, typename Computed> struct BlockKernels {
   const char *name;
   int64_t rowsPerPanel;    ///< width of the panels of the left operand
   int64_t columnsPerPanel; ///< width of the panels of the right operand
+  int64_t mostSteps;       ///< that a panel of the right operand should have, to stay in a first cache
 
   /// Packs lanes [0, lanes), lane i read from lane[i][d * depthStride] for d in [0, depth), into
   /// depth steps [depthBegin, depthBegin + depth). A null pointer stands for zeros.

@@ -87,8 +87,8 @@ public:
 
 /// Limits of a block; packing functions may keep tables of this many pointers on the stack.
 constexpr int64_t maxBlockRows = 96;
-constexpr int64_t maxBlockColumns = 256;
-constexpr int64_t maxBlockDepth = 256;
+constexpr int64_t maxBlockColumns = 192;
+constexpr int64_t maxBlockDepth = 384;
 /// Blocks that a thread makes together, as long as each thread has so many tasks. More of them if
 /// rows and result lie in memory: then a group needs no room for their sums.
 constexpr int64_t maxGroupBlocks = 4;
@@ -97,7 +97,7 @@ constexpr int64_t leastTasksOfThread = 3;
 /// Multiply-adds that take as long as packing an element.
 constexpr int64_t packingWork = 16;
 /// Of a product of fewer blocks the depth is cut.
-constexpr int64_t leastTasks = 16;
+constexpr int64_t leastTasks = 16, leastDepthOfCut = 1024;
 /// Where a thread would have fewer tasks the blocks are narrower, of at least so many panels.
 constexpr int64_t leastTasksOfFewRows = 4;
 constexpr int64_t leastColumnPanels = 2;
@@ -118,10 +118,12 @@ public:
       blockRows = std::max(blockRows, cutEvenly(shape.rows, maxBlockRows, kernels.rowsPerPanel));
       blockColumns = std::max(blockColumns,
                               cutEvenly(shape.columns, maxBlockColumns, kernels.columnsPerPanel));
-      blockDepth = std::max(blockDepth, std::min(maxBlockDepth, shape.depth));
     }
     countBlocks();
     chooseDepthCuts();
+    for (const ProductShape &shape : this->shapes)
+      blockDepth = std::max(blockDepth,
+                            cutEvenly(ceilDivide(shape.depth, depthCuts), kernels.mostSteps, 16));
     narrowBlocks(threads);
     chooseGroups(threads);
     slots = static_cast<int>(std::min<int64_t>(slots, groups * depthCuts));
@@ -239,7 +241,7 @@ private:
     int64_t tasks = 0;
     for (const ProductShape &shape : shapes)
       tasks += ceilDivide(rowBlocks(shape), maxGroupBlocks) * columnBlocks(shape);
-    int64_t cuts = shapes.front().depth / (4 * maxBlockDepth);
+    int64_t cuts = shapes.front().depth / leastDepthOfCut;
     depthCuts = std::max<int64_t>(1, std::min(leastTasks / tasks, cuts));
   }
 
