@@ -87,8 +87,10 @@ public:
 
 /// Limits of a block; packing functions may keep tables of this many pointers on the stack.
 constexpr int64_t maxBlockRows = 96;
-constexpr int64_t maxBlockColumns = 192;
+constexpr int64_t maxBlockColumns = 256;
 constexpr int64_t maxBlockDepth = 384;
+/// Of columns beside rows in place, which share the second cache with them.
+constexpr int64_t maxColumnsOfRowsInPlace = 192;
 /// Blocks that a thread makes together, as long as each thread has so many tasks. More of them if
 /// rows and result lie in memory: then a group needs no room for their sums.
 constexpr int64_t maxGroupBlocks = 4;
@@ -114,10 +116,11 @@ public:
   BlockedProduct(std::vector<ProductShape> shapes, int threads, ProductPlaces places = {})
       : kernels(blockKernels<Stored, Computed>()), shapes(std::move(shapes)), places(places),
         slots(threads) {
+    int64_t mostColumns = places.rows ? maxColumnsOfRowsInPlace : maxBlockColumns;
     for (const ProductShape &shape : this->shapes) {
       blockRows = std::max(blockRows, cutEvenly(shape.rows, maxBlockRows, kernels.rowsPerPanel));
-      blockColumns = std::max(blockColumns,
-                              cutEvenly(shape.columns, maxBlockColumns, kernels.columnsPerPanel));
+      blockColumns =
+          std::max(blockColumns, cutEvenly(shape.columns, mostColumns, kernels.columnsPerPanel));
     }
     countBlocks();
     chooseDepthCuts();
