@@ -116,14 +116,10 @@ public:
     }
   }
 
-  void finish(int64_t product, int64_t rowBegin, int64_t rows, int64_t columnBegin,
-              int64_t columns) const override {
+  const T *findBias(int64_t column) const override {
     if constexpr (std::is_same_v<S, T>)
-      for (int64_t i = 0; bias && i < rows; ++i) {
-        T *row = findResult(product, rowBegin + i, columnBegin).first;
-        for (int64_t j = 0; j < columns; ++j)
-          row[j] += bias[columnBegin + j];
-      }
+      return bias ? bias + column : nullptr;
+    return nullptr;
   }
 
   /// Rows of the list that are not multiplied.

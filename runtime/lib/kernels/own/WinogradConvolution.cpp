@@ -257,7 +257,8 @@ private:
             filters + block * winogradPoints * attentionTile * width + point * depth * width;
         products.multiply(ceilDivide(count, rows), panels, depth, a, rows * attentionStride,
                           attentionStride, 1, b, plan.panelElements(), width,
-                          sums + point * plan.sumStep(), plan.sumPanels() * width, block > 0);
+                          sums + point * plan.sumStep(), plan.sumPanels() * width, block > 0,
+                          nullptr);
       }
   }
 

@@ -42,7 +42,7 @@ template <typename Stored, typename Computed> struct BlockKernels {
   const char *name;
   int64_t rowsPerPanel;    ///< width of the panels of the left operand
   int64_t columnsPerPanel; ///< width of the panels of the right operand
-  int64_t mostSteps;       ///< that a panel of the right operand should have, to stay in a first cache
+  int64_t mostSteps; ///< that a panel of the right operand should have, to stay in a first cache
 
   /// Packs lanes [0, lanes), lane i read from lane[i][d * depthStride] for d in [0, depth), into
   /// depth steps [depthBegin, depthBegin + depth). A null pointer stands for zeros.
@@ -66,11 +66,13 @@ template <typename Stored, typename Computed> struct BlockKernels {
   /// c (rows of cStride elements) = a * b, or += with `accumulate`: `rowPanels` panels of a, row r
   /// and depth d of panel p at p * aPanel + r * aRow + d * aDepth; `columnPanels` panels of b, step
   /// d of panel p at p * bPanel + d * bDepth, its lanes contiguous. Sums run in order of depth.
+  /// What is stored is the sum of that and `bias`, a number for each column, if it is not null.
   /// Fast for packed a (aRow 1, aDepth rowsPerPanel) and for tiles of attention, whose rows are
   /// attentionStride apart, either way up.
   void (*multiply)(int64_t rowPanels, int64_t columnPanels, int64_t depth, const Computed *a,
                    int64_t aPanel, int64_t aRow, int64_t aDepth, const Computed *b, int64_t bPanel,
-                   int64_t bDepth, Computed *c, int64_t cStride, bool accumulate);
+                   int64_t bDepth, Computed *c, int64_t cStride, bool accumulate,
+                   const Computed *bias);
 };
 
 /// What the loops are compiled for; a later one needs all features of those before it.

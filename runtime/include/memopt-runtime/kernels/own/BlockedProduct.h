@@ -80,9 +80,10 @@ public:
   virtual PlacedBlock<const Computed *> findRows(int64_t, int64_t, int64_t) const { return {}; }
   /// Where a row of the result begins at a column; column is 1.
   virtual PlacedBlock<Computed *> findResult(int64_t, int64_t, int64_t) const { return {}; }
-  /// What `store` would do besides, to a block of the result in place: before the product and behind.
+  /// What `store` would do besides, to a block of the result in place: before the product, and what
+  /// is added to each row behind it, from a column on; null: nothing.
   virtual void begin(int64_t, int64_t, int64_t, int64_t, int64_t) const {}
-  virtual void finish(int64_t, int64_t, int64_t, int64_t, int64_t) const {}
+  virtual const Computed *findBias(int64_t) const { return nullptr; }
 };
 
 /// Limits of a block; packing functions may keep tables of this many pointers on the stack.
@@ -338,6 +339,7 @@ private:
     Computed *packedRows;
     const Computed *columns;
     int64_t depthBegin, depth;
+    const Computed *bias = nullptr; ///< of all columns, behind the last steps to a result in place
   };
 
   /// A part of the product of a block: so many panels of columns from one on, to `target`. Rows in
@@ -348,10 +350,12 @@ private:
     int64_t width = kernels.rowsPerPanel, depth = factors.depth;
     int64_t panelStride = kernels.columnsPerPanel * depth;
     const Computed *columns = factors.columns + firstPanel * panelStride;
+    const Computed *bias =
+        factors.bias ? factors.bias + firstPanel * kernels.columnsPerPanel : nullptr;
     auto run = [&](int64_t panels, const PlacedBlock<const Computed *> &rows, int64_t panel,
                    Computed *to) {
       kernels.multiply(panels, columnPanels, depth, rows.first, panel, rows.row, rows.column,
-                       columns, panelStride, kernels.columnsPerPanel, to, stride, accumulate);
+                       columns, panelStride, kernels.columnsPerPanel, to, stride, accumulate, bias);
     };
     int64_t inPlace = places.rows ? block.rows / width : 0;
     if (inPlace) {
@@ -374,15 +378,19 @@ private:
     whole.rows -= block.rows % kernels.rowsPerPanel;
     if (panels && whole.rows)
       multiply(operands, whole, factors, 0, panels, result.first, result.row, accumulate);
-    auto addEdge = [&](const Block &part, const Factors &of, int64_t firstPanel, int64_t columns) {
+    auto addEdge = [&](const Block &part, Factors of, int64_t firstPanel, int64_t columns) {
       int64_t stride = roundUp(columns, width);
+      const Computed *bias = of.bias ? of.bias + firstPanel * width : nullptr;
+      of.bias = nullptr;
       multiply(operands, part, of, firstPanel, stride / width, edge, stride, false);
       Computed *to =
           result.first + (part.rowBegin - block.rowBegin) * result.row + firstPanel * width;
       for (int64_t i = 0; i < part.rows; ++i)
-        for (int64_t j = 0; j < columns; ++j)
-          to[i * result.row + j] =
-              accumulate ? to[i * result.row + j] + edge[i * stride + j] : edge[i * stride + j];
+        for (int64_t j = 0; j < columns; ++j) {
+          Computed sum = edge[i * stride + j];
+          sum = accumulate ? to[i * result.row + j] + sum : sum;
+          to[i * result.row + j] = bias ? sum + bias[j] : sum;
+        }
     };
     if (panels * width < block.columns)
       addEdge(block, factors, panels, block.columns - panels * width);
@@ -416,6 +424,8 @@ private:
     int64_t begin = cut * depth / depthCuts, end = (cut + 1) * depth / depthCuts;
     forEachDepth(cut, depth, [&](int64_t d, int64_t steps) {
       Factors factors{reinterpret_cast<Computed *>(slot), columns, d, steps};
+      if (writesInPlace() && d + steps == end)
+        factors.bias = operands.findBias(group.columnBegin);
       if (packed)
         factors.columns = packedColumns(packed, group.columnBegin, cut, d, depth);
       else
@@ -443,11 +453,8 @@ private:
   /// no output) is zero.
   void storeGroup(const Operands &operands, const Block &group, Sums sums, bool isZero) const {
     forEachBlock(group, sums, [&](const Block &block, Computed *target) {
-      if (writesInPlace() && !isZero)
-        return operands.finish(block.product, block.rowBegin, block.rows, block.columnBegin,
-                               block.columns);
       if (writesInPlace())
-        return storeZeros(operands, block, target);
+        return isZero ? storeZeros(operands, block, target) : void();
       if (isZero)
         fillWithZeros(target);
       operands.store(block.product, block.rowBegin, block.rows, block.columnBegin, block.columns,
