@@ -61,6 +61,11 @@ struct ConvolutionDescriptor {
   /// Index of the result in the list of buffers; the workspace follows it.
   int resultIndex() const { return addendIndex() + (accumulate ? 1 : 0); }
   std::vector<BufferUse> getBuffers() const;
+  /// Whether the filter has one tap, which meets every pixel.
+  bool meetsEachPixelOnce() const {
+    constexpr Spatial none{0, 0, 0}, one{1, 1, 1};
+    return taps == one && strides == one && paddingLower == none && paddingUpper == none;
+  }
 
 private:
   ActivationStrides activation(int64_t channels, int64_t pixels) const {
@@ -72,6 +77,9 @@ private:
 /// Our own kernels: every element type and shape.
 std::unique_ptr<LibraryCall> createOwnConvolution(const ConvolutionDescriptor &descriptor,
                                                   int threads);
+
+/// Whether these compute it as a product of matrices.
+bool isProduct(const ConvolutionDescriptor &descriptor);
 
 /// Our own kernels for groups of at most `groupChannels` channels; null for others.
 std::unique_ptr<LibraryCall> createGroupConvolution(const ConvolutionDescriptor &descriptor,

@@ -58,12 +58,15 @@ static StatusOr<std::unique_ptr<LibraryCall>> createMatmul(const nlohmann::json 
   return withBuffers(descriptor, chooseMatmul(descriptor, threads));
 }
 
-/// oneDNN's gradients of filters for AVX2 are slower than its other directions, but for images of
-/// few channels. Ours take 0.65 to 1.02 of their time.
-static bool isSlowGradient(const ConvolutionDescriptor &d, const std::string &code) {
+/// Whether oneDNN's `code`, which is for AVX2, is slower than ours: that of gradients of filters, but
+/// for images of few channels, and that of filters of one tap, where these are products. Ours take
+/// 0.65 to 1.03 of their time.
+static bool isSlow(const ConvolutionDescriptor &d, const std::string &code) {
   constexpr int64_t fewChannels = 16;
-  if (d.direction != ConvolutionDirection::BackwardWeights || d.groups != 1 || !d.channelsLast)
+  if (d.groups != 1 || !d.channelsLast)
     return false;
+  if (d.direction != ConvolutionDirection::BackwardWeights) // also brgconv_1x1
+    return code.find("1x1:avx2") != std::string::npos && isProduct(d);
   return code == "jit_1x1:avx2" || (code == "jit:avx2" && d.inputChannels >= fewChannels);
 }
 
@@ -87,7 +90,7 @@ static std::unique_ptr<LibraryCall> chooseConvolution(const ConvolutionDescripto
   // than products of each group.
   if (auto own = createGroupConvolution(descriptor, call ? 4 : 16, threads))
     return own;
-  if (!call || isSlowGradient(descriptor, call->implementation()))
+  if (!call || isSlow(descriptor, call->implementation()))
     return createOwnConvolution(descriptor, threads);
   return call;
 }

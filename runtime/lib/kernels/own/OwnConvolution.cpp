@@ -14,6 +14,8 @@
 
 #include "memopt-runtime/descriptors/ConvolutionDescriptor.h"
 #include "memopt-runtime/kernels/own/BlockedProduct.h"
+#include <optional>
+#include <tuple>
 
 using namespace memopt;
 using namespace memopt::libraries;
@@ -423,35 +425,47 @@ private:
 
 } // namespace
 
-/// Whether images and gradients are the matrices of a product: a filter of one tap, which meets every
-/// pixel.
-static bool isProduct(const ConvolutionDescriptor &d) {
-  constexpr Spatial none{0, 0, 0}, one{1, 1, 1};
-  return d.direction == ConvolutionDirection::BackwardWeights && d.channelsLast && d.groups == 1 &&
-         d.taps == one && d.strides == one && d.paddingLower == none && d.paddingUpper == none;
-}
-
-/// The buffers are those of the convolution.
-static MatmulDescriptor asProduct(const ConvolutionDescriptor &d) {
+/// The product of a filter of one tap that meets every pixel: images and gradients are its matrices,
+/// its buffers are those of the convolution. None where others would pack its weights.
+static std::optional<MatmulDescriptor> asProduct(const ConvolutionDescriptor &d) {
+  if (!d.meetsEachPixelOnce() || !d.channelsLast || d.groups != 1 || d.relu)
+    return std::nullopt;
+  // A convolution adds its bias to the sum, a product to what it stores.
+  if (d.bias && (d.reference || getElementBytes(d.type) == 2))
+    return std::nullopt;
   int64_t inputs = d.inputChannels, outputs = d.outputChannels;
+  int64_t pixels = d.images * volume(d.input);
   MatmulDescriptor product{};
   product.type = d.type;
-  product.m = inputs;
-  product.n = outputs;
-  product.k = d.images * volume(d.input);
-  product.a = {{}, 1, inputs};
-  product.b = {{}, outputs, 1};
-  product.c = {{}, 1, inputs};
   product.accumulate = d.accumulate;
   product.reference = d.reference;
   product.wideResult = d.wideResult;
+  product.bias = d.bias;
   product.counted = Counted::All;
-  return product;
+  auto set = [&](int64_t m, int64_t n, int64_t k, MatrixStrides a, MatrixStrides b,
+                 MatrixStrides c) {
+    std::tie(product.m, product.n, product.k) = std::tie(m, n, k);
+    std::tie(product.a, product.b, product.c) = std::tie(a, b, c);
+  };
+  switch (d.direction) {
+  case ConvolutionDirection::Forward:
+    set(pixels, outputs, inputs, {{}, inputs, 1}, {{}, 1, inputs}, {{}, outputs, 1});
+    break;
+  case ConvolutionDirection::BackwardData:
+    set(pixels, inputs, outputs, {{}, outputs, 1}, {{}, inputs, 1}, {{}, inputs, 1});
+    break;
+  case ConvolutionDirection::BackwardWeights:
+    set(inputs, outputs, pixels, {{}, 1, inputs}, {{}, outputs, 1}, {{}, 1, inputs});
+    return product;
+  }
+  return product.hasFewRows() ? std::nullopt : std::optional(product);
 }
+
+bool libraries::isProduct(const ConvolutionDescriptor &d) { return asProduct(d).has_value(); }
 
 std::unique_ptr<LibraryCall> libraries::createOwnConvolution(const ConvolutionDescriptor &d,
                                                              int threads) {
-  if (isProduct(d))
-    return createOwnMatmul(asProduct(d), threads);
+  if (std::optional<MatmulDescriptor> product = asProduct(d))
+    return createOwnMatmul(*product, threads);
   return createForTypes<OwnConvolution>(d, threads);
 }
