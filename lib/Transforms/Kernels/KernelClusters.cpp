@@ -56,34 +56,16 @@ unsigned KernelFusion::countSharedRows(const FusionEdge &edge) const {
   return count;
 }
 
-bool KernelFusion::isSumByColumns(const FusionNode &node) const {
-  return node.isReduction && !node.parallel.empty() &&
-         node.parallel.back() + 1 == node.domain.size();
-}
-
 /// Whether a sum by columns, each of which a thread adds up, would take what it reads down to its
 /// own few threads. What is small beside the `points` of the kernel is rather stored in between.
 bool KernelFusion::idlesMachine(const FusionEdge &edge, double points) const {
   constexpr double small = 1.0 / 8;
   const FusionNode &from = nodes[edge.from], &to = nodes[edge.to];
   double few = getPoints(from.rows) < small * points ? 1 : 0.25;
-  if (!isSumByColumns(to))
+  if (!to.isReduction || to.parallel.empty() || to.parallel.back() + 1 != to.domain.size())
     return false;
   double busy = std::min(getPoints(from.rows), static_cast<double>(elementsAtOnce));
   return getPoints(to.rows) < few * busy;
-}
-
-/// Whether a sum by columns, which takes a row in another order than who stores what it reads, would
-/// compute that anew for longer than reading it takes. `inside` are the members of the kernel.
-bool KernelFusion::repeatsWork(const FusionEdge &edge,
-                               const llvm::SmallDenseSet<unsigned> &inside) const {
-  constexpr double cheap = 1;
-  const FusionNode &from = nodes[edge.from];
-  bool isStored = from.isBuffer || llvm::any_of(memberReaders[edge.from], [&](unsigned reader) {
-                    return !inside.contains(memberEdges[reader].to);
-                  });
-  return isStored && !from.isReduction && from.inlinedWork > cheap &&
-         isSumByColumns(nodes[edge.to]);
 }
 
 /// Whether no way through the members, which stand in the order of the program, is long: code
@@ -151,7 +133,7 @@ bool KernelFusion::areCompatible(ArrayRef<unsigned> members) const {
       const FusionEdge &edge = memberEdges[number];
       if (!inside.contains(edge.from))
         continue;
-      if (!isRowLocal(edge) || idlesMachine(edge, mostPoints) || repeatsWork(edge, inside))
+      if (!isRowLocal(edge) || idlesMachine(edge, mostPoints))
         return false;
       rows = rows.take_front(std::min<size_t>(rows.size(), countSharedRows(edge)));
     }

@@ -125,9 +125,7 @@ private:
   bool isShort(ArrayRef<unsigned> members, size_t rows) const;
   bool isRowLocal(const FusionEdge &edge) const;
   unsigned countSharedRows(const FusionEdge &edge) const;
-  bool isSumByColumns(const FusionNode &node) const;
   bool idlesMachine(const FusionEdge &edge, double points) const;
-  bool repeatsWork(const FusionEdge &edge, const llvm::SmallDenseSet<unsigned> &inside) const;
   LogicalResult collectBetween(unsigned from, unsigned to, llvm::DenseSet<unsigned> &reached) const;
 
   Block &block;

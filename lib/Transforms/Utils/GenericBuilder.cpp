@@ -76,25 +76,9 @@ TypedAttr mlir::memopt::getNeutralElement(OpBuilder &b, ReduceKind kind, Type ty
 // Views of operands
 //===----------------------------------------------------------------------===//
 
-using IsEnd = llvm::function_ref<bool(Value)>;
-
-/// What a chain of reshapes shows that ends in the shape it begins with: reshapes keep the order of
-/// elements.
-static Value getUnreshaped(Value value, IsEnd isEnd) {
-  Value source = value;
-  while (isReshape(source.getDefiningOp()) && !(isEnd && isEnd(source))) {
-    source = source.getDefiningOp()->getOperand(0);
-    if (source.getType() == value.getType())
-      return source;
-  }
-  return {};
-}
-
 /// One step outward: the read of the view's source, or nothing where that is not indexed by loops
 /// and zeros alone, each loop as long as the dimension that it indexes.
-static std::optional<Read> resolveOneView(Read read, IsEnd isEnd) {
-  if (Value source = getUnreshaped(read.value, isEnd))
-    return Read{source, read.map};
+static std::optional<Read> resolveOneView(Read read) {
   auto view = read.value.getDefiningOp<ViewOpInterface>();
   if (!view || view.getViewKind() == ViewKind::Assembled || !view.showsWhole(0))
     return std::nullopt;
@@ -107,9 +91,9 @@ static std::optional<Read> resolveOneView(Read read, IsEnd isEnd) {
   return Read{view->getOperand(0), part.map.compose(read.map)};
 }
 
-Read mlir::memopt::resolveViews(Read read, IsEnd isEnd) {
+Read mlir::memopt::resolveViews(Read read, llvm::function_ref<bool(Value)> isEnd) {
   while (!isEnd || !isEnd(read.value)) {
-    std::optional<Read> outer = resolveOneView(read, isEnd);
+    std::optional<Read> outer = resolveOneView(read);
     if (!outer)
       break;
     read = *outer;

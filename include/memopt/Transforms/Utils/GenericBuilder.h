@@ -41,8 +41,7 @@ struct Read {
   AffineMap map;
 };
 
-/// Looks through broadcasts, transposes, reshapes that only add or drop unit dimensions, and reshapes
-/// that lead back to the shape before them.
+/// Looks through broadcasts, transposes and reshapes that only add or drop unit dimensions.
 Read resolveViews(Read read, llvm::function_ref<bool(Value)> isEnd = nullptr);
 
 /// The scalar attribute when every element of `value` is the same known constant, else null.

@@ -90,8 +90,8 @@ public:
 constexpr int64_t maxBlockRows = 96;
 constexpr int64_t maxBlockColumns = 256;
 constexpr int64_t maxBlockDepth = 384;
-/// Of columns beside rows in place, which share the second cache with them.
-constexpr int64_t maxColumnsOfRowsInPlace = 192;
+/// Of a block of columns beside rows in place, which share the second cache with it.
+constexpr int64_t maxElementsBesideRows = 192 * maxBlockDepth;
 /// Blocks that a thread makes together, as long as each thread has so many tasks. More of them if
 /// rows and result lie in memory: then a group needs no room for their sums.
 constexpr int64_t maxGroupBlocks = 4;
@@ -117,7 +117,9 @@ public:
   BlockedProduct(std::vector<ProductShape> shapes, int threads, ProductPlaces places = {})
       : kernels(blockKernels<Stored, Computed>()), shapes(std::move(shapes)), places(places),
         slots(threads) {
-    int64_t mostColumns = places.rows ? maxColumnsOfRowsInPlace : maxBlockColumns;
+    int64_t mostColumns = maxBlockColumns;
+    if (places.rows)
+      mostColumns = std::min(mostColumns, maxElementsBesideRows / kernels.mostSteps);
     for (const ProductShape &shape : this->shapes) {
       blockRows = std::max(blockRows, cutEvenly(shape.rows, maxBlockRows, kernels.rowsPerPanel));
       blockColumns =
