@@ -253,6 +253,37 @@ template <typename T> static void checkTile(InstructionSet set) {
     }
 }
 
+/// Rows that lie along the depth, at depths around lines of memory; to the sum of each column its
+/// bias is added.
+template <typename T> static void checkRowsInPlace(InstructionSet set, bool accumulates) {
+  const BlockKernels<T, T> &kernels = blockKernels<T, T>(set);
+  for (int64_t depth : {1, 15, 16, 17, 48, 61}) {
+    SCOPED_TRACE(std::string(kernels.name) + " " + std::to_string(depth));
+    int64_t rows = 2 * kernels.rowsPerPanel, width = kernels.columnsPerPanel, columns = 2 * width;
+    int64_t aStride = depth + 3, cStride = columns + 5;
+    std::vector<T> a = randomValues<T>(rows * aStride, 1), b = randomValues<T>(columns * depth, 2);
+    std::vector<T> bias = randomValues<T>(columns, 3), c(rows * cStride, T(2));
+    kernels.multiply(2, 2, depth, a.data(), kernels.rowsPerPanel * aStride, aStride, 1, b.data(),
+                     width * depth, width, c.data(), cStride, accumulates, bias.data());
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < cStride; ++j) {
+        double sum = accumulates || j >= columns ? 2 : 0;
+        for (int64_t d = 0; j < columns && d < depth; ++d)
+          sum +=
+              double(a[i * aStride + d]) * double(b[(j / width * depth + d) * width + j % width]);
+        ASSERT_NEAR(c[i * cStride + j], j < columns ? sum + bias[j] : sum, 1e-4) << i << ", " << j;
+      }
+  }
+}
+
+TEST(BlockKernels, MultiplyRowsInPlaceAndAddABias) {
+  for (InstructionSet set : instructionSets())
+    for (bool accumulates : {false, true}) {
+      checkRowsInPlace<float>(set, accumulates);
+      checkRowsInPlace<double>(set, accumulates);
+    }
+}
+
 TEST(BlockKernels, MultiplyTilesEitherWayUp) {
   for (InstructionSet set : instructionSets()) {
     checkTile<float>(set);

@@ -107,6 +107,7 @@ const Case cases[] = {
     {"3d", 1, 8, 12, 1, {5, 6, 7}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
     {"whole image", 4, 16, 40, 1, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
     {"many pixels, few weights", 4, 4, 6, 1, {40, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
+    {"1x1 of many pixels", 3, 33, 50, 1, {9, 11}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
 };
 
 /// Large enough that 3 x 3 taps are taken in tiles.
@@ -407,6 +408,23 @@ TEST(Convolution, GradientsOfFiltersRunOnOurKernelsWithAvx2) {
   auto call = LibraryCall::create(describe(dense, 2, "f32", "nhwc", false, false), 2);
   ASSERT_TRUE(call.isOk()) << call.getMessage();
   EXPECT_EQ((*call)->implementation(), "memopt:avx2");
+}
+
+TEST(Convolution, OneTapIsAProductWithAvx2) {
+  if (instructionSet() != InstructionSet::Avx2)
+    GTEST_SKIP() << "for processors with AVX2 and no more";
+  Case tap = {"", 2, 16, 32, 1, {10, 8}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+  auto implementation = [&](int direction) {
+    auto call = LibraryCall::create(describe(tap, direction, "f32", "nhwc", false, false), 2);
+    return call.isOk() ? (*call)->implementation() : call.getMessage();
+  };
+  for (int direction : {0, 1, 2})
+    EXPECT_EQ(implementation(direction), "memopt:avx2");
+  tap.images = 1; // so few rows that oneDNN's weights are packed for it once
+  EXPECT_NE(implementation(0), "memopt:avx2");
+  tap.images = 2;
+  tap.strides = {2, 2};
+  EXPECT_NE(implementation(0), "memopt:avx2");
 }
 
 /// Says on stderr what runs a convolution under a limit of instructions, and ends the process.
