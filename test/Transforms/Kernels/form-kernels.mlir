@@ -442,40 +442,40 @@ func.func @chain(%a: tensor<3x5xf32>, %w: tensor<5x5xf32>) -> tensor<3x5xf32> {
 
 // CHECK-LABEL: @exponential_of_two
 // CHECK: memopt.library_call
-// CHECK: %[[BOTH:.*]]:2 = memopt.kernel {{.*}} -> (tensor<64x64xf32>, tensor<64x64xf32>)
+// CHECK: %[[BOTH:.*]]:2 = memopt.kernel {{.*}} -> (tensor<128x128xf32>, tensor<128x128xf32>)
 // CHECK: memopt.library_call {{.*}}(%[[BOTH]]#0, %{{.*}})
 // CHECK-NOT: memopt.kernel
-func.func @exponential_of_two(%a: tensor<64x64xf32>, %w: tensor<64x64xf32>, %dy: tensor<64x64xf32>)
-    -> (tensor<64x64xf32>, tensor<64x64xf32>) {
-  %x = memopt.matmul %a, %w : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %e = tensor.empty() : tensor<64x64xf32>
+func.func @exponential_of_two(%a: tensor<128x128xf32>, %w: tensor<128x128xf32>, %dy: tensor<128x128xf32>)
+    -> (tensor<128x128xf32>, tensor<128x128xf32>) {
+  %x = memopt.matmul %a, %w : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %e = tensor.empty() : tensor<128x128xf32>
   %exp = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%x : tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%x : tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.exp %in : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
+  } -> tensor<128x128xf32>
   %again = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%exp, %x : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%exp, %x : tensor<128x128xf32>, tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %in1: f32, %out: f32):
     %0 = arith.mulf %in, %in1 : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
-  %dw = memopt.matmul %again, %dy : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g = memopt.matmul %dy, %w : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  } -> tensor<128x128xf32>
+  %dw = memopt.matmul %again, %dy : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %g = memopt.matmul %dy, %w : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
   %scaled = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%exp, %g : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%exp, %g : tensor<128x128xf32>, tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %in1: f32, %out: f32):
     %0 = arith.mulf %in, %in1 : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
+  } -> tensor<128x128xf32>
   %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%scaled, %g : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%scaled, %g : tensor<128x128xf32>, tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %in1: f32, %out: f32):
     %0 = arith.addf %in, %in1 : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
-  return %dw, %dx : tensor<64x64xf32>, tensor<64x64xf32>
+  } -> tensor<128x128xf32>
+  return %dw, %dx : tensor<128x128xf32>, tensor<128x128xf32>
 }
 
 // -----
@@ -483,38 +483,38 @@ func.func @exponential_of_two(%a: tensor<64x64xf32>, %w: tensor<64x64xf32>, %dy:
 #id = affine_map<(d0, d1) -> (d0, d1)>
 
 // CHECK-LABEL: @exponential_of_three
-// CHECK: memopt.kernel {{.*}} -> tensor<64x64xf32>
-// CHECK: memopt.kernel {{.*}} -> tensor<64x64xf32>
-func.func @exponential_of_three(%a: tensor<64x64xf32>, %w: tensor<64x64xf32>, %dy: tensor<64x64xf32>)
-    -> (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>) {
-  %x = memopt.matmul %a, %w : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %e = tensor.empty() : tensor<64x64xf32>
+// CHECK: memopt.kernel {{.*}} -> tensor<128x128xf32>
+// CHECK: memopt.kernel {{.*}} -> tensor<128x128xf32>
+func.func @exponential_of_three(%a: tensor<128x128xf32>, %w: tensor<128x128xf32>, %dy: tensor<128x128xf32>)
+    -> (tensor<128x128xf32>, tensor<128x128xf32>, tensor<128x128xf32>) {
+  %x = memopt.matmul %a, %w : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %e = tensor.empty() : tensor<128x128xf32>
   %exp = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%x : tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%x : tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %out: f32):
     %0 = math.exp %in : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
+  } -> tensor<128x128xf32>
   %again = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%exp, %a : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%exp, %a : tensor<128x128xf32>, tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %in1: f32, %out: f32):
     %0 = arith.mulf %in, %in1 : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
-  %dw = memopt.matmul %again, %dy : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  %g = memopt.matmul %dy, %w : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  } -> tensor<128x128xf32>
+  %dw = memopt.matmul %again, %dy : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  %g = memopt.matmul %dy, %w : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
   %scaled = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%exp, %g : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%exp, %g : tensor<128x128xf32>, tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %in1: f32, %out: f32):
     %0 = arith.mulf %in, %in1 : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
+  } -> tensor<128x128xf32>
   %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%scaled, %g : tensor<64x64xf32>, tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+      ins(%scaled, %g : tensor<128x128xf32>, tensor<128x128xf32>) outs(%e : tensor<128x128xf32>) {
   ^bb0(%in: f32, %in1: f32, %out: f32):
     %0 = arith.addf %in, %in1 : f32
     linalg.yield %0 : f32
-  } -> tensor<64x64xf32>
-  %last = memopt.matmul %dx, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-  return %dw, %dx, %last : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
+  } -> tensor<128x128xf32>
+  %last = memopt.matmul %dx, %x : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+  return %dw, %dx, %last : tensor<128x128xf32>, tensor<128x128xf32>, tensor<128x128xf32>
 }
