@@ -127,9 +127,10 @@ public:
     }
     countBlocks();
     chooseDepthCuts();
-    for (const ProductShape &shape : this->shapes)
-      blockDepth = std::max(blockDepth,
-                            cutEvenly(ceilDivide(shape.depth, depthCuts), kernels.mostSteps, 16));
+    for (const ProductShape &shape : this->shapes) {
+      int64_t part = ceilDivide(shape.depth, depthCuts);
+      blockDepth = std::max(blockDepth, std::min(part, cutEvenly(part, kernels.mostSteps, 16)));
+    }
     narrowBlocks(threads);
     chooseGroups(threads);
     slots = static_cast<int>(std::min<int64_t>(slots, groups * depthCuts));
