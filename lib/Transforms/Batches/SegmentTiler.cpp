@@ -23,12 +23,13 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 /// So few tokens that a tile is a small part, and so many that a product of them is worth its
-/// reads of the weights.
+/// reads of the weights, and its sum with the other tiles' gradients of weights: 128, as soon as
+/// these are an eighth of all.
 static SmallVector<Rows> cutIntoTiles(int64_t tokens) {
   constexpr int64_t step = 32, enough = 128, most = 1024;
   auto getShare = [&](int64_t parts) { return llvm::divideCeil(tokens, parts); };
-  int64_t size = std::max<int64_t>(std::min<int64_t>(getShare(16), enough), getShare(32));
-  size = std::min<int64_t>(llvm::alignTo(size, step), most);
+  int64_t size = getShare(8) >= enough ? enough : getShare(16);
+  size = std::min<int64_t>(llvm::alignTo(std::max<int64_t>(size, getShare(32)), step), most);
   SmallVector<Rows> tiles;
   for (int64_t begin = 0; begin < tokens; begin += size)
     tiles.push_back({begin, std::min(begin + size, tokens)});
