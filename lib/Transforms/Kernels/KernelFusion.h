@@ -146,8 +146,8 @@ private:
   std::vector<SmallVector<unsigned>> clusters; ///< nodes by cluster; empty once merged away
   /// Members so far that compute an inlined node that takes long.
   llvm::DenseMap<unsigned, SmallVector<unsigned, 2>> sharers;
-  unsigned loops = 0;                          ///< so far, with borders of tiles
-  bool isBehindTile = false;                   ///< the last node was of a tile
+  unsigned loops = 0;        ///< so far, with borders of tiles
+  bool isBehindTile = false; ///< the last node was of a tile
   /// Of one way through a kernel. Machine code of longer ways takes longer than in proportion, runs
   /// no faster, and equal kernels share it.
   static constexpr double kMostWork = 96;
