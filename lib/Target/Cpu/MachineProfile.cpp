@@ -302,11 +302,15 @@ const MachineProfile &MachineProfile::getShipped(StringRef processor) {
                               shortVectors = parseShipped(kEpyc9004Avx2),
                               zen5 = parseShipped(kEpyc9005), xeon = parseShipped(kXeon5),
                               xeonShortVectors = parseShipped(kXeon5Avx2);
-  if (processor.empty() || processor == "native")
+  bool isHost = processor.empty() || processor == "native";
+  if (isHost)
     processor = llvm::sys::getHostCPUName();
   if (processor == "znver5")
     return zen5;
   ProcessorKind kind(processor);
+  // Virtual machines show models of processors that have less.
+  if (isHost)
+    kind.hasTiles |= llvm::sys::getHostCPUFeatures().lookup("amx-bf16");
   if (!kind.hasShortVectors)
     return kind.hasTiles ? xeon : longVectors;
   if (isIntel(processor))
