@@ -309,8 +309,8 @@ const MachineProfile &MachineProfile::getShipped(StringRef processor) {
     return zen5;
   ProcessorKind kind(processor);
   // Virtual machines show models of processors that have less.
-  if (isHost)
-    kind.hasTiles |= llvm::sys::getHostCPUFeatures().lookup("amx-bf16");
+  static const bool hasHostTiles = llvm::sys::getHostCPUFeatures().lookup("amx-bf16");
+  kind.hasTiles |= isHost && hasHostTiles;
   if (!kind.hasShortVectors)
     return kind.hasTiles ? xeon : longVectors;
   if (isIntel(processor))

@@ -22,9 +22,9 @@ using namespace mlir::memopt;
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// So few tokens that a tile is a small part, and so many that a product of them is worth its
-/// reads of the weights, and its sum with the other tiles' gradients of weights: 128, as soon as
-/// these are an eighth of all.
+/// So few tokens that a tile is a small part, and so many that its products are worth what each tile
+/// costs: the weights are read, and their gradients added to, once more. 128 are enough, as soon as
+/// they are an eighth of all.
 static SmallVector<Rows> cutIntoTiles(int64_t tokens) {
   constexpr int64_t step = 32, enough = 128, most = 1024;
   auto getShare = [&](int64_t parts) { return llvm::divideCeil(tokens, parts); };

@@ -291,13 +291,14 @@ bool KernelFusion::areLastReaders(unsigned first, unsigned last) const {
 /// gradient would, compute it once. The first one waits for what the last one reads meanwhile, so
 /// this is done only where it takes no bytes.
 void KernelFusion::mergeWithSharers(unsigned number) {
+  llvm::SmallSetVector<unsigned, 4> others;
   for (unsigned shared : collectDearWork(number)) {
-    SmallVector<unsigned, 2> &others = sharers[shared];
-    for (unsigned other : others)
-      if (nodes[other].domain == nodes[number].domain && areLastReaders(other, number))
-        tryMerge(nodes[other].cluster, nodes[number].cluster);
-    others.push_back(number);
+    others.insert_range(sharers[shared]);
+    sharers[shared].push_back(number);
   }
+  for (unsigned other : others)
+    if (nodes[other].domain == nodes[number].domain && areLastReaders(other, number))
+      tryMerge(nodes[other].cluster, nodes[number].cluster);
 }
 
 /// Whether `cluster` is little pointwise work whose results no kernel reads.

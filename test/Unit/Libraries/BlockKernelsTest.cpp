@@ -60,7 +60,7 @@ template <typename S, typename T> static void checkProduct(InstructionSet set, d
   c.assign(2 * kernels.rowsPerPanel * stride, T(1));
   kernels.multiply(2, 2, depth, aPanels.data(), kernels.rowsPerPanel * depth, 1,
                    kernels.rowsPerPanel, bPanels.data(), kernels.columnsPerPanel * depth,
-                   kernels.columnsPerPanel, c.data(), stride, true, nullptr);
+                   kernels.columnsPerPanel, c.data(), stride, true, /*bias=*/nullptr);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       double sum = 1;
@@ -238,9 +238,9 @@ template <typename T> static void checkTile(InstructionSet set) {
   std::vector<T> plain(n * width), transposed(n * width);
   int64_t panels = n / kernels.rowsPerPanel;
   kernels.multiply(panels, 1, n, tile.data(), kernels.rowsPerPanel * n, n, 1, right.data(), 0,
-                   width, plain.data(), width, false, nullptr);
+                   width, plain.data(), width, false, /*bias=*/nullptr);
   kernels.multiply(panels, 1, n, tile.data(), kernels.rowsPerPanel, 1, n, right.data(), 0, width,
-                   transposed.data(), width, false, nullptr);
+                   transposed.data(), width, false, /*bias=*/nullptr);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < width; ++j) {
       double sum = 0, other = 0;

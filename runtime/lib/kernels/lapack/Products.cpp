@@ -91,7 +91,8 @@ void memopt::libraries::addRealProduct(int64_t m, int64_t n, int64_t depth, T fa
         int64_t height = kernels.rowsPerPanel, leftPanels = (columns + height - 1) / height;
         kernels.packLanes({left, height, steps}, 0, lanes, columns, steps, b.row);
         kernels.multiply(leftPanels, rightPanels, steps, left, steps * height, 1, height, right,
-                         steps * width, width, tile, tileStride, /*accumulate=*/false, nullptr);
+                         steps * width, width, tile, tileStride, /*accumulate=*/false,
+                         /*bias=*/nullptr);
         for (int64_t j = 0; j < columns; ++j) {
           T *column = c + (first + j) * stride + top * step;
           const T *sums = tile + j * tileStride;

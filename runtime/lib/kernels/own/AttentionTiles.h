@@ -126,7 +126,7 @@ public:
     blocks.multiply(rowPanels(rowCount), columnPanels(columnCount), features, rows,
                     blocks.rowsPerPanel * (isCopy ? attentionStride : features), rowStride,
                     isCopy ? 1 : blocks.rowsPerPanel, columns, blocks.columnsPerPanel * features,
-                    blocks.columnsPerPanel, tile, attentionStride, false, nullptr);
+                    blocks.columnsPerPanel, tile, attentionStride, false, /*bias=*/nullptr);
   }
 
   /// result[i] (+)= sum over j < depth of tile[i][j] * right[j]
@@ -135,7 +135,7 @@ public:
     blocks.multiply(rowPanels(rows), columnPanels(features), depth, tile,
                     blocks.rowsPerPanel * attentionStride, attentionStride, 1, right.data,
                     right.panelStride, right.depthStride, result, resultStride, accumulate,
-                    nullptr);
+                    /*bias=*/nullptr);
   }
 
   /// result[j] (+)= sum over i < depth of tile[i][j] * right[i]
@@ -144,7 +144,7 @@ public:
                           bool accumulate) const {
     blocks.multiply(rowPanels(rows), columnPanels(features), depth, tile, blocks.rowsPerPanel, 1,
                     attentionStride, right.data, right.panelStride, right.depthStride, result,
-                    resultStride, accumulate, nullptr);
+                    resultStride, accumulate, /*bias=*/nullptr);
   }
 
   /// Adds the mask to the scores of query `query` against keys [keyBegin, keyBegin + keys) and

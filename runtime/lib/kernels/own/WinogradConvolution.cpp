@@ -258,7 +258,7 @@ private:
         products.multiply(ceilDivide(count, rows), panels, depth, a, rows * attentionStride,
                           attentionStride, 1, b, plan.panelElements(), width,
                           sums + point * plan.sumStep(), plan.sumPanels() * width, block > 0,
-                          nullptr);
+                          /*bias=*/nullptr);
       }
   }
 

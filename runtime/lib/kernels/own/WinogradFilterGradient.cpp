@@ -176,7 +176,7 @@ private:
       products.multiply(ceilDivide(block.outputs, rows), ceilDivide(block.inputs, width), count,
                         gradients + point * plan.gradientStep(), rows, 1, attentionStride,
                         values + point * plan.valueStep(), tileSteps * width, width,
-                        sums + point * plan.sumStep(), plan.inputBlock, adds, nullptr);
+                        sums + point * plan.sumStep(), plan.inputBlock, adds, /*bias=*/nullptr);
   }
 
   /// The filters of a block, or their partial sums.

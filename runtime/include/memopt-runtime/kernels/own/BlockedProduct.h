@@ -99,7 +99,7 @@ constexpr int64_t maxPlacedGroupBlocks = 8;
 constexpr int64_t leastTasksOfThread = 3;
 /// Multiply-adds that take as long as packing an element.
 constexpr int64_t packingWork = 16;
-/// Of a product of fewer blocks the depth is cut.
+/// Of a product of fewer blocks the depth is cut, into parts of at least so many steps.
 constexpr int64_t leastTasks = 16, leastDepthOfCut = 1024;
 /// Where a thread would have fewer tasks the blocks are narrower, of at least so many panels.
 constexpr int64_t leastTasksOfFewRows = 4;
@@ -456,8 +456,11 @@ private:
   /// no output) is zero.
   void storeGroup(const Operands &operands, const Block &group, Sums sums, bool isZero) const {
     forEachBlock(group, sums, [&](const Block &block, Computed *target) {
-      if (writesInPlace())
-        return isZero ? storeZeros(operands, block, target) : void();
+      if (writesInPlace()) {
+        if (isZero)
+          storeZeros(operands, block, target);
+        return;
+      }
       if (isZero)
         fillWithZeros(target);
       operands.store(block.product, block.rowBegin, block.rows, block.columnBegin, block.columns,
