@@ -11,12 +11,12 @@
 //   dv = (D P)^T dout      dP = D (dout v^T)      dS = P (dP - delta)
 //   dq = scale dS k        dk = scale dS^T q
 //
-// Where there are enough heads one task makes all three gradients of a head, tile of keys by tile
-// of keys, adding to dq in memory. Where there are few, or where several tiles would add to a dq of
-// 16 bits, tasks are tiles: one pass makes dk and dv, another dq, and both make dS. Which way is
-// taken follows from shapes only, and either sums in a fixed order. The gradient of a mask that is
-// added is dS, summed over the batches and heads that share the mask: a pass of its own, whose
-// tasks are tiles of the mask, so that no two add to one place and dS is never held.
+// Where there are enough heads for the threads one task makes all three gradients of a head, tile of
+// keys by tile of keys, adding to dq in memory. Where there are few, tasks are tiles: one pass makes
+// dk and dv, another dq, and both make dS. Both ways sum in the same order, so that threads change
+// no bit. A dq of 16 bits is summed in a wider copy. The gradient of a mask that is added is dS,
+// summed over the batches and heads that share the mask: a pass of its own, whose tasks are tiles of
+// the mask, so that no two add to one place and dS is never held.
 
 #include "AttentionTiles.h"
 
@@ -25,12 +25,18 @@ using namespace memopt::libraries;
 
 namespace {
 
-/// From this many pairs of batch and key head on, a task is a whole head.
-constexpr int64_t enoughHeads = 16;
+/// Products of a tile of scores: dS takes two, and each gradient one.
+constexpr int64_t productsOfHead = 5, productsOfTiles = 7;
 
-/// Memory of one task.
+/// Whether the threads are busy long enough where tasks are whole heads: the longest has
+/// ceilDivide(heads, threads) of them.
+bool takesWholeHeads(int64_t heads, int threads) {
+  return ceilDivide(heads, threads) * threads * productsOfHead <= heads * productsOfTiles;
+}
+
+/// Memory of one task. `waiting` are the queries whose sums over keys are under way at once.
 template <typename S, typename T> struct BackwardScratch {
-  BackwardScratch(const AttentionTiles<S, T> &tiles, void *base) : cutter(base) {
+  BackwardScratch(const AttentionTiles<S, T> &tiles, int64_t waiting, void *base) : cutter(base) {
     int64_t queries = tiles.queryTiles.tileSize(), keys = tiles.keyTiles.tileSize();
     queryRows = cutter.take(tiles.leftElements(queries, tiles.d.headSize));
     gradientRows = cutter.take(tiles.leftElements(queries, tiles.d.valueSize));
@@ -43,6 +49,8 @@ template <typename S, typename T> struct BackwardScratch {
     dq = cutter.take(queries * tiles.headPadded);
     dk = cutter.take(tiles.keyRows() * tiles.headPadded);
     dv = cutter.take(tiles.keyRows() * tiles.valuePadded);
+    deltas = cutter.take(std::max(waiting, queries));
+    wideDq = cutter.take(isHalf<S> ? std::max(waiting, queries) * tiles.d.headSize : 0);
   }
 
   ScratchCutter<T> cutter;
@@ -50,6 +58,7 @@ template <typename S, typename T> struct BackwardScratch {
   T *headFeatures, *valueFeatures; ///< packed right operands of the gradients, one at a time
   T *probabilities, *scoreGradients;
   T *dq, *dk, *dv;
+  T *deltas, *wideDq; ///< of the queries that wait; the second of 16-bit gradients only
 };
 
 /// What is left of a tile of scores.
@@ -61,10 +70,10 @@ template <typename S, typename T> class AttentionBackward final : public Library
 public:
   AttentionBackward(const AttentionDescriptor &descriptor, int threads)
       : d(descriptor), tiles(d), queryTiles(tiles.queryTiles.count()),
-        keyTiles(tiles.keyTiles.count()),
-        wholeHeads(d.batch * d.kvHeads >= enoughHeads && (!isHalf<S> || keyTiles == 1)),
+        keyTiles(tiles.keyTiles.count()), sharing(d.heads / d.kvHeads),
+        wholeHeads(takesWholeHeads(d.batch * d.kvHeads, threads)),
         slots(static_cast<int>(std::min<int64_t>(threads, std::max(mostTasks(), maskTasks())))),
-        slotBytes(Scratch(tiles, nullptr).cutter.bytes) {}
+        slotBytes(makeScratch(nullptr).cutter.bytes) {}
 
   int64_t workspaceBytes() const override { return slots * slotBytes; }
   std::string implementation() const override {
@@ -81,27 +90,34 @@ public:
 private:
   using Scratch = BackwardScratch<S, T>;
 
+  Scratch makeScratch(void *memory) const {
+    return Scratch(tiles, wholeHeads ? sharing * d.queries : 0, memory);
+  }
+
   void runHeads(void *const *buffers, ThreadPool &pool) const {
     void *workspace = buffers[d.workspaceIndex()];
     int64_t kvHeads = d.batch * d.kvHeads;
     if (wholeHeads) {
       runTasks(pool, kvHeads, slots, slotBytes, workspace, [&](int64_t task, char *memory) {
-        Scratch scratch(tiles, memory);
+        Scratch scratch = makeScratch(memory);
         for (int64_t tile = 0; tile < keyTiles; ++tile)
-          runKeys(buffers, scratch, task, tile, /*withQueries=*/true);
+          runKeys(buffers, scratch, task, tile);
+        for (int64_t head = task * sharing; head < (task + 1) * sharing; ++head)
+          for (int64_t tile = 0; tile < queryTiles; ++tile)
+            finishQueries(buffers, scratch, head, tiles.queryTiles[tile]);
       });
       return;
     }
     // Under a causal mask the first keys and the last queries have most work: they go first.
     runTasks(pool, kvHeads * keyTiles, slots, slotBytes, workspace,
              [&](int64_t task, char *memory) {
-               Scratch scratch(tiles, memory);
-               runKeys(buffers, scratch, task % kvHeads, task / kvHeads, /*withQueries=*/false);
+               Scratch scratch = makeScratch(memory);
+               runKeys(buffers, scratch, task % kvHeads, task / kvHeads);
              });
     int64_t heads = d.batch * d.heads;
     runTasks(pool, heads * queryTiles, slots, slotBytes, workspace,
              [&](int64_t task, char *memory) {
-               Scratch scratch(tiles, memory);
+               Scratch scratch = makeScratch(memory);
                runQueries(buffers, scratch, task % heads, queryTiles - 1 - task / heads);
              });
   }
@@ -118,7 +134,7 @@ private:
     std::fill(result, result + extents[0] * extents[1] * extents[2] * extents[3], Wide<S>(0));
     runTasks(pool, maskTasks(), slots, slotBytes, buffers[d.workspaceIndex()],
              [&](int64_t task, char *memory) {
-               Scratch scratch(tiles, memory);
+               Scratch scratch = makeScratch(memory);
                int64_t batch = task % extents[0], head = task / extents[0] % extents[1];
                addToMask(buffers, scratch, batch, head, task / (extents[0] * extents[1]));
              });
@@ -139,14 +155,15 @@ private:
   void addQueriesToMask(void *const *buffers, Scratch &scratch, int64_t batch, int64_t head,
                         const TokenRange &queries) const {
     packQueries(buffers, scratch, batch * d.heads + head, queries);
+    sumDeltas(buffers, batch * d.heads + head, queries, scratch.deltas);
     auto *result =
         static_cast<Wide<S> *>(buffers[d.outIndex() + 6]) + batch * d.dMask[0] + head * d.dMask[1];
     for (int64_t tile = 0; tile < keyTiles; ++tile) {
       TokenRange keys = tiles.keyTiles[tile];
       if (!meet(queries, keys))
         continue;
-      packKeys(buffers, scratch, batch * d.kvHeads + head / (d.heads / d.kvHeads), keys);
-      makeTile(buffers, scratch, batch * d.heads + head, queries, keys);
+      packKeys(buffers, scratch, batch * d.kvHeads + head / sharing, keys);
+      makeTile(buffers, scratch, batch * d.heads + head, queries, keys, scratch.deltas);
       Sizes sizes = sumShared(scratch.scoreGradients, {queries.count, keys.count});
       for (int64_t i = 0; i < sizes.queries; ++i)
         for (int64_t j = 0; j < sizes.keys; ++j)
@@ -199,26 +216,30 @@ private:
     return tokens<const S>(b[d.outIndex() + 2], d.dOut, d.heads, head, range);
   }
 
-  /// dk and dv of one tile of keys; with `withQueries` also its part of dq.
-  void runKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, int64_t keyTile,
-               bool withQueries) const {
+  /// Where a query's numbers lie among those of the queries that wait.
+  int64_t waitingPlace(int64_t head, const TokenRange &queries) const {
+    return wholeHeads ? head % sharing * d.queries + queries.begin : 0;
+  }
+
+  /// dk and dv of one tile of keys, and where tasks are whole heads its part of dq.
+  void runKeys(void *const *buffers, Scratch &scratch, int64_t kvHead, int64_t keyTile) const {
     TokenRange keys = tiles.keyTiles[keyTile];
     packKeys(buffers, scratch, kvHead, keys);
     std::fill(scratch.dk, scratch.dk + tiles.keyRows() * tiles.headPadded, T(0));
     std::fill(scratch.dv, scratch.dv + tiles.keyRows() * tiles.valuePadded, T(0));
-    int64_t sharing = d.heads / d.kvHeads;
     for (int64_t head = kvHead * sharing; head < (kvHead + 1) * sharing; ++head)
       for (int64_t tile = 0; tile < queryTiles; ++tile) {
         TokenRange queries = tiles.queryTiles[tile];
         if (!meet(queries, keys))
           continue;
         packQueries(buffers, scratch, head, queries);
-        makeTile(buffers, scratch, head, queries, keys);
+        T *deltas = scratch.deltas + waitingPlace(head, queries);
+        if (!wholeHeads || keyTile == 0)
+          sumDeltas(buffers, head, queries, deltas);
+        makeTile(buffers, scratch, head, queries, keys, deltas);
         addToKeys(buffers, scratch, head, queries, keys);
-        if (withQueries) {
-          multiplyKeys(buffers, scratch, kvHead, queries, keys, /*accumulate=*/false);
-          storeQueries(buffers, scratch, head, queries, /*add=*/keyTile > 0);
-        }
+        if (wholeHeads)
+          addToQueries(buffers, scratch, head, queries, keys);
       }
     store(tokens<S>(buffers[d.outIndex() + 4], d.dk, d.kvHeads, kvHead, keys), scratch.dk,
           tiles.headPadded, keys.count, d.headSize, static_cast<T>(d.scale), false);
@@ -229,17 +250,17 @@ private:
   /// dq of one tile of queries.
   void runQueries(void *const *buffers, Scratch &scratch, int64_t head, int64_t queryTile) const {
     TokenRange queries = tiles.queryTiles[queryTile];
-    int64_t kvHead = head / (d.heads / d.kvHeads);
     packQueries(buffers, scratch, head, queries);
+    sumDeltas(buffers, head, queries, scratch.deltas);
     for (int64_t tile = 0; tile < keyTiles; ++tile) {
       TokenRange keys = tiles.keyTiles[tile];
       if (!meet(queries, keys))
         continue;
-      packKeys(buffers, scratch, kvHead, keys);
-      makeTile(buffers, scratch, head, queries, keys);
-      multiplyKeys(buffers, scratch, kvHead, queries, keys, /*accumulate=*/tile > 0);
+      packKeys(buffers, scratch, head / sharing, keys);
+      makeTile(buffers, scratch, head, queries, keys, scratch.deltas);
+      addToQueries(buffers, scratch, head, queries, keys);
     }
-    storeQueries(buffers, scratch, head, queries, /*add=*/false);
+    finishQueries(buffers, scratch, head, queries);
   }
 
   void packKeys(void *const *buffers, Scratch &scratch, int64_t kvHead,
@@ -258,7 +279,7 @@ private:
 
   /// Probabilities after dropout, and the gradients of the scores.
   void makeTile(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
-                const TokenRange &keys) const {
+                const TokenRange &keys, const T *deltas) const {
     tiles.multiplyTokens(scratch.probabilities, scratch.queryRows, queries.count,
                          scratch.keyColumns, keys.count, d.headSize);
     tiles.multiplyTokens(scratch.scoreGradients, scratch.gradientRows, queries.count,
@@ -272,17 +293,17 @@ private:
       T *gradient = scratch.scoreGradients + i * attentionStride;
       tiles.hide(row, buffers, batch, within, query, keys.begin, keys.count, padded);
       tiles.rows.exponentiate(row, padded, static_cast<T>(lse[query]));
-      tiles.differentiate(gradient, row, delta(buffers, head, query), buffers, batch, within, query,
-                          keys.begin, keys.count, padded);
+      tiles.differentiate(gradient, row, deltas[i], buffers, batch, within, query, keys.begin,
+                          keys.count, padded);
     }
   }
 
-  T delta(void *const *buffers, int64_t head, int64_t query) const {
-    TokenRange at{query, 1};
-    auto out = tokens<const S>(buffers[d.outIndex()], d.out, d.heads, head, at);
-    auto gradient = dOut(buffers, head, at);
-    return tiles.blocks.dot(out.data, out.featureStride, gradient.data, gradient.featureStride,
-                            d.valueSize);
+  void sumDeltas(void *const *buffers, int64_t head, const TokenRange &queries, T *deltas) const {
+    auto out = tokens<const S>(buffers[d.outIndex()], d.out, d.heads, head, queries);
+    auto gradient = dOut(buffers, head, queries);
+    for (int64_t i = 0; i < queries.count; ++i)
+      deltas[i] = tiles.blocks.dot(out.from(i).data, out.featureStride, gradient.from(i).data,
+                                   gradient.featureStride, d.valueSize);
   }
 
   void addToKeys(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
@@ -297,31 +318,49 @@ private:
                              queries.count, heads, d.headSize, true);
   }
 
-  void multiplyKeys(void *const *buffers, Scratch &scratch, int64_t kvHead,
-                    const TokenRange &queries, const TokenRange &keys, bool accumulate) const {
-    RightOperand<T> right = tiles.featureColumns(scratch.headFeatures, k(buffers, kvHead, keys),
-                                                 keys.count, d.headSize);
+  void addToQueries(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
+                    const TokenRange &keys) const {
+    RightOperand<T> right = tiles.featureColumns(
+        scratch.headFeatures, k(buffers, head / sharing, keys), keys.count, d.headSize);
     tiles.multiplyTile(scratch.dq, tiles.headPadded, scratch.scoreGradients, queries.count,
-                       keys.count, right, d.headSize, accumulate);
+                       keys.count, right, d.headSize, /*accumulate=*/false);
+    auto add = [&](const auto &target) {
+      store(target, scratch.dq, tiles.headPadded, queries.count, d.headSize,
+            static_cast<T>(d.scale), /*add=*/keys.begin > 0);
+    };
+    if constexpr (isHalf<S>)
+      add(wideDq(scratch, head, queries));
+    else
+      add(dq(buffers, head, queries));
   }
 
-  void storeQueries(void *const *buffers, Scratch &scratch, int64_t head, const TokenRange &queries,
-                    bool add) const {
-    store(tokens<S>(buffers[d.outIndex() + 3], d.dq, d.heads, head, queries), scratch.dq,
-          tiles.headPadded, queries.count, d.headSize, static_cast<T>(d.scale), add);
+  /// Rounds what addToQueries has summed wider than dq.
+  void finishQueries(void *const *buffers, Scratch &scratch, int64_t head,
+                     const TokenRange &queries) const {
+    if constexpr (isHalf<S>)
+      store(dq(buffers, head, queries), wideDq(scratch, head, queries).data, d.headSize,
+            queries.count, d.headSize, T(1), false);
   }
 
-  static void store(const TokenMatrix<S> &target, const T *source, int64_t sourceStride,
+  TokenMatrix<T> wideDq(Scratch &scratch, int64_t head, const TokenRange &queries) const {
+    return {scratch.wideDq + waitingPlace(head, queries) * d.headSize, d.headSize, 1};
+  }
+  TokenMatrix<S> dq(void *const *b, int64_t head, const TokenRange &range) const {
+    return tokens<S>(b[d.outIndex() + 3], d.dq, d.heads, head, range);
+  }
+
+  template <typename Element>
+  static void store(const TokenMatrix<Element> &target, const T *source, int64_t sourceStride,
                     int64_t rows, int64_t features, T factor, bool add) {
     auto storeRow = [&](int64_t i, int64_t step) {
-      S *elements = target.data + i * target.tokenStride;
+      Element *elements = target.data + i * target.tokenStride;
       const T *sums = source + i * sourceStride;
       if (add)
         for (int64_t j = 0; j < features; ++j)
-          elements[j * step] = static_cast<S>(elements[j * step] + sums[j] * factor);
+          elements[j * step] = static_cast<Element>(elements[j * step] + sums[j] * factor);
       else
         for (int64_t j = 0; j < features; ++j)
-          elements[j * step] = static_cast<S>(sums[j] * factor);
+          elements[j * step] = static_cast<Element>(sums[j] * factor);
     };
     for (int64_t i = 0; i < rows; ++i)
       target.featureStride == 1 ? storeRow(i, 1) : storeRow(i, target.featureStride);
@@ -330,6 +369,7 @@ private:
   const AttentionDescriptor d;
   const AttentionTiles<S, T> tiles;
   const int64_t queryTiles, keyTiles;
+  const int64_t sharing; ///< heads of queries that have the same keys
   const bool wholeHeads;
   const int slots;
   const int64_t slotBytes;
