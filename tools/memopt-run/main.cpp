@@ -23,6 +23,7 @@
 #include "memopt-runtime/devices/OpenDevice.h"
 #include "memopt-runtime/ranks/MessageRank.h"
 #include "memopt-runtime/ranks/Placement.h"
+#include "memopt-runtime/threads/FloatControls.h"
 #include "options/OptionTable.h"
 #include <algorithm>
 #include <cstdio>
@@ -73,6 +74,8 @@ static Status runSession(const RunOptions &options, std::shared_ptr<const Packag
                          double compileSeconds, Device &device, Communicator *communicator,
                          CheckpointFolder *target, std::shared_ptr<const Package> evaluation) {
   bool isTraining = package->getManifest().mode == "train";
+  if (options.areDenormalsZero)
+    FloatControls::get().withoutDenormals().set();
   SessionOptions sessionOptions{options.isMemoryChecked, options.isStoppedOnNan};
   sessionOptions.communicator = isTraining ? communicator : nullptr; // evaluations are of one rank
   sessionOptions.rankSeconds = options.rankTimeout;

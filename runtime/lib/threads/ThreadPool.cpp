@@ -220,6 +220,8 @@ void ThreadPool::work(int self) {
       return;
     if (!tryJoin())
       continue; // it was done before we came
+    if (controls != FloatControls::get())
+      controls.set();
     takeParts(self);
     leave();
     turn.offer();
@@ -248,6 +250,7 @@ void ThreadPool::begin(int64_t parts, int newWidth, Part newRun, void *newData,
   run = newRun;
   data = newData;
   width = newWidth;
+  controls = FloatControls::get();
   for (int i = 0; i < width; ++i) {
     shares[size_t(i)].next.store(i * parts / width, std::memory_order_relaxed);
     shares[size_t(i)].end = (i + 1) * parts / width;

@@ -39,6 +39,7 @@ RUN = {
     "--lr-schedule": (["--lr-schedule=multi-step"], "--lr-schedule=multi-step needs --lr-milestones=A,B,..."),
     "--rank-timeout": (["--rank-timeout=5"], "--rank-timeout needs --ranks=N, or processes that a launcher starts"),
     "--cuda-graph": (["--cuda-graph=off"], "--cuda-graph needs --device=cuda"),
+    "--flush-denormals": (["--device=cuda", "--flush-denormals=on"], "--flush-denormals needs --device=cpu"),
     "--transport": (["--transport=mpi"], "--transport=mpi is for ranks that mpirun or srun started, and there are none"),
     **{option: (["--mode=eval", f"{option}{value}"], f"{option} belongs to training, the package is of mode 'eval'")
        for option, value in (("--save", "=x"), ("--save-gradients", "=x"), ("--log", "=x.csv"), ("--stop-on-nan", "=off"),

@@ -65,6 +65,8 @@ static const Need needs[] = {
      "--save-every=N, without which there is one checkpoint"},
     {"--cuda-graph", [](const RunOptions &options) { return options.device == "cuda"; },
      "--device=cuda"},
+    {"--flush-denormals", [](const RunOptions &options) { return options.device == "cpu"; },
+     "--device=cpu"},
 };
 
 static const ScheduleNeed scheduleNeeds[] = {

@@ -252,6 +252,10 @@ static const std::vector<OptionGroup> &getGroups() {
         {"--cuda-graph", "on|off",
          "replay steps from graphs that are captured once (default on, with --device=cuda)",
          setChoice(&RunOptions::isReplayed, "on", "off")},
+        {"--flush-denormals", "on|off",
+         "floats too small to be normal count as zero on a processor, for some are slow with them "
+         "(default off)",
+         setChoice(&RunOptions::areDenormalsZero, "on", "off")},
         {"--disk-folder", "DIR",
          "folder for the file of values on disk (default: the package's --disk)",
          setText(&RunOptions::diskFolder)}}},

@@ -67,6 +67,7 @@ struct RunOptions {
   bool isMemoryChecked = false;
   bool isStoppedOnNan = true;
   std::optional<bool> isReplayed; ///< --cuda-graph
+  bool areDenormalsZero = false;  ///< --flush-denormals
   std::string report, trace, log;
   std::string description; ///< file for what the compiler needs to know of the device
   std::string network;     ///< file for what ranks take to send

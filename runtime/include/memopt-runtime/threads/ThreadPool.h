@@ -25,6 +25,7 @@
 
 #include "memopt-runtime/base/Status.h"
 #include "memopt-runtime/interface/ProgramInterface.h"
+#include "memopt-runtime/threads/FloatControls.h"
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -70,7 +71,8 @@ public:
 
   /// Runs body(closure, begin, end) on disjoint pieces that cover [0, count), each of at least
   /// `grain` iterations except when count itself is smaller; returns when all are done. Inside a
-  /// loop or a team it runs the whole loop on the calling thread. A body must not throw.
+  /// loop or a team it runs the whole loop on the calling thread. A body must not throw. All threads
+  /// compute with the caller's FloatControls.
   void parallelFor(int64_t count, int64_t grain, memopt_loop_body body, void *closure);
 
   /// The same for a callable body(begin, end).
@@ -121,6 +123,7 @@ private:
   Part run = nullptr;
   void *data = nullptr;
   int width = 0; ///< threads that it is dealt to
+  FloatControls controls = FloatControls::get();
   std::vector<Share> shares;
 
   /// Whether there is work that may be joined, and how many have joined and not left.

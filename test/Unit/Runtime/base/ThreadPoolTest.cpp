@@ -25,6 +25,30 @@ static std::unique_ptr<ThreadPool> makePool(int threads, int team = 0) {
   return *std::move(pool);
 }
 
+TEST(ThreadPoolTest, ThreadsComputeWithTheCallersFloatControls) {
+  constexpr int64_t count = 64;
+  auto pool = makePool(3);
+  std::vector<float> numbers(count, 1e-20f);
+  auto countZeros = [&] {
+    std::atomic<int64_t> zeros{0};
+    pool->parallelFor(count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        volatile float product = numbers[size_t(i)] * numbers[size_t(i)];
+        zeros += product == 0.0f;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1)); // so that others take some, too
+    });
+    return zeros.load();
+  };
+  FloatControls before = FloatControls::get();
+  EXPECT_EQ(countZeros(), 0);
+  before.withoutDenormals().set();
+  int64_t flushed = countZeros();
+  before.set();
+  EXPECT_EQ(flushed, count);
+  EXPECT_EQ(countZeros(), 0);
+}
+
 TEST(ThreadPoolTest, PiecesCoverTheRangeOnceAndRespectTheGrain) {
   for (int threads : {1, 2, 3, 5}) {
     auto pool = makePool(threads);
