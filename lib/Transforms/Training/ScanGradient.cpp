@@ -109,6 +109,7 @@ private:
   struct Deferred {
     unsigned operand;
     RankedTensorType type;
+    RankedTensorType rounded; ///< the operand's, where each iteration rounds its term
     std::optional<SmallVector<int64_t>> dimensions; ///< of a sum; else a product a^T b
     SmallVector<Value, 2> values;                   ///< of one iteration
   };
@@ -244,10 +245,14 @@ LogicalResult ScanGradient::sweep(ArrayRef<Value> resultGradients) {
 // Sums of the operands' gradients
 //===----------------------------------------------------------------------===//
 
-/// Whether a term can be taken once for all iterations.
+/// Whether a term can be taken once for all iterations. What each iteration would round is then
+/// rounded once, behind the sum.
 bool ScanGradient::defer(unsigned operand, Value term) {
+  Deferred made{operand, {}, tensorType(term), std::nullopt, {}};
+  if (auto rounding = term.getDefiningOp<arith::TruncFOp>())
+    term = rounding.getIn();
+  made.type = tensorType(term);
   Operation *op = term.getDefiningOp();
-  Deferred made{operand, tensorType(term), std::nullopt, {}};
   if (auto product = dyn_cast_or_null<MatmulOp>(op)) {
     if (!product.getTransposeA() || product.getTransposeB() || tensorType(term).getRank() != 2)
       return false;
@@ -460,12 +465,17 @@ Value ScanGradient::getStacked(Value inside) {
 Value ScanGradient::sumDeferred(const Deferred &terms) {
   SmallVector<Value> values =
       llvm::map_to_vector(terms.values, [&](Value value) { return getStacked(value); });
+  Value sum;
   if (terms.dimensions)
-    return ReduceOp::create(builder, location, terms.type, values[0], ReduceKind::Add,
-                            builder.getDenseI64ArrayAttr(*terms.dimensions));
-  return MatmulOp::create(builder, location, terms.type, mergeRows(builder, location, values[0]),
-                          mergeRows(builder, location, values[1]), /*transpose_a=*/true,
-                          /*transpose_b=*/false);
+    sum = ReduceOp::create(builder, location, terms.type, values[0], ReduceKind::Add,
+                           builder.getDenseI64ArrayAttr(*terms.dimensions));
+  else
+    sum = MatmulOp::create(builder, location, terms.type, mergeRows(builder, location, values[0]),
+                           mergeRows(builder, location, values[1]), /*transpose_a=*/true,
+                           /*transpose_b=*/false);
+  if (terms.type == terms.rounded)
+    return sum;
+  return arith::TruncFOp::create(builder, location, terms.rounded, sum);
 }
 
 void ScanGradient::setOperandGradients(MutableArrayRef<Value> operandGradients) {
