@@ -362,9 +362,10 @@ bool KernelFusion::shouldInline(unsigned number) const {
     if (edge.isGather || nodes[edge.to].section != node.section ||
         (isSmaller && phase == Phase::Forward && getPhase(nodes[edge.to].op) != phase))
       return false;
-    double cost = getEvaluations(nodes[edge.to].domain, edge.map) * node.inlinedWork + inputBytes;
-    stored += edge.times * bytes;
-    inlined += edge.times * cost;
+    double evaluations = getEvaluations(nodes[edge.to].domain, edge.map);
+    double part = std::min(evaluations / points, 1.0); // a reader of a slice reads no more
+    stored += edge.times * part * bytes;
+    inlined += edge.times * (evaluations * node.inlinedWork + part * inputBytes);
   }
   return inlined <= stored;
 }
