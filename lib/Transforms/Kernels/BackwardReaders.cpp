@@ -53,8 +53,13 @@ SmallVector<BackwardReaders::Group> BackwardReaders::getGroups(Operation *op) co
     return first != second && first->isBeforeInBlock(second);
   });
   SmallVector<Group> groups;
+  auto isNear = [&](OpOperand *use, const Group &group) {
+    // What two loops read lives through each of them.
+    bool areLoops = isa<ScanOp>(getReader(*use)) && isa<ScanOp>(getReader(*group.back()));
+    return areLoops || getPosition(*use) - getPosition(*group.front()) <= kNear;
+  };
   for (OpOperand *use : uses) {
-    if (groups.empty() || getPosition(*use) - getPosition(*groups.back().front()) > kNear)
+    if (groups.empty() || !isNear(use, groups.back()))
       groups.emplace_back();
     groups.back().push_back(use);
   }

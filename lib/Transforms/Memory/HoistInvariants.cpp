@@ -94,7 +94,7 @@ struct HoistInvariantsPass
     Hoisted hoisted;
     bool repeats = hasLoop<RepeatOp>(), scans = hasLoop<ScanOp>();
     if ((repeats && failed(hoistBest(collectFromRepeats, hoisted))) ||
-        (scans && failed(hoistBest(collectPackingsOfScans, hoisted))) ||
+        (scans && (failed(hoistBest(collectPackingsOfScans, hoisted)) || failed(share(hoisted)))) ||
         (repeats && budget >= 0 && failed(hoistBest(collectPackingsOfRepeats, hoisted))))
       return signalPassFailure();
     if (hoisted.results == 0)
@@ -140,6 +140,25 @@ private:
       if (failed(hoist(invariant)))
         return failure();
     }
+    return success();
+  }
+
+  /// Packs weights once for several loops where the arena has room.
+  LogicalResult share(Hoisted &hoisted) {
+    if (hoisted.packings < 2)
+      return success();
+    OwningOpRef<ModuleOp> trial = getOperation().clone();
+    FailureOr<StepModel> step = createPlannableStep(getOperation()),
+                         tried = StepModel::create(*trial);
+    if (failed(step) || failed(tried))
+      return failure();
+    if (sharePackings(tried->getBody()) == 0)
+      return success();
+    FailureOr<int64_t> before = getArenaBytes(*step), after = getArenaBytes(*tried);
+    if (failed(before) || failed(after))
+      return failure();
+    if (*after <= std::max<int64_t>(*before, budget))
+      hoisted.packings -= sharePackings(step->getBody());
     return success();
   }
 

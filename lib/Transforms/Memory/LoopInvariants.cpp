@@ -287,6 +287,26 @@ static LogicalResult hoistPacking(const Invariant &invariant) {
   return success();
 }
 
+int64_t mlir::memopt::sharePackings(Block &body) {
+  std::map<std::tuple<const void *, const void *, int64_t, Phase>, LibraryCallOp> known;
+  int64_t gone = 0;
+  for (auto call : llvm::make_early_inc_range(body.getOps<LibraryCallOp>())) {
+    if (!isa<PackWeightsAttr>(call.getCall()))
+      continue;
+    Value weights = call.getInputs()[0];
+    auto [first, isNew] =
+        known.try_emplace({call.getCallAttr().getAsOpaquePointer(), weights.getAsOpaquePointer(),
+                           call.getOperandOffsets()[0], call.getPhase()},
+                          call);
+    if (isNew)
+      continue;
+    call.replaceAllUsesWith(first->second);
+    call.erase();
+    ++gone;
+  }
+  return gone;
+}
+
 LogicalResult mlir::memopt::hoist(const Invariant &invariant) {
   if (invariant.packing)
     return hoistPacking(invariant);

@@ -44,6 +44,10 @@ void collectPackings(InstructionOpInterface loop, const CostModel &costs,
 /// Makes it in front of the loop. Fails, with a diagnostic, where the target has no such call.
 LogicalResult hoist(const Invariant &invariant);
 
+/// Weights that several loops of a phase read packed alike are packed in front of the first alone, and
+/// live until the last. Returns how many instructions are gone.
+int64_t sharePackings(Block &body);
+
 } // namespace mlir::memopt
 
 #endif // MEMOPT_LIB_TRANSFORMS_MEMORY_LOOPINVARIANTS_H
