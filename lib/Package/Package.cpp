@@ -166,6 +166,25 @@ static ::memopt::Status finish(const std::string &folder, llvm::json::Object man
                                        printManifest(manifest));
 }
 
+/// Writes down which kernels there are, how each is launched, and which ones an instruction launches.
+static void addLaunches(ArrayRef<KernelLaunch> kernels,
+                        ArrayRef<SmallVector<int64_t, 1>> ofInstructions,
+                        llvm::json::Object &manifest) {
+  llvm::json::Array names, launches;
+  for (const KernelLaunch &kernel : kernels) {
+    names.push_back(kernel.symbol);
+    launches.push_back(llvm::json::Object{{"blocks", kernel.blocks},
+                                          {"threads", kernel.threads},
+                                          {"shared_bytes", kernel.sharedBytes}});
+  }
+  manifest["kernels"] = std::move(names);
+  manifest["launches"] = std::move(launches);
+  for (auto [instruction, numbers] :
+       llvm::zip_equal(*manifest.getArray("instructions"), ofInstructions))
+    if (!numbers.empty())
+      (*instruction.getAsObject())["launched_kernels"] = llvm::json::Array(numbers);
+}
+
 namespace {
 /// A package while its files are written.
 class PackageWriter {
@@ -215,12 +234,12 @@ private:
                                            programs.front().name + "'"));
       sources.push_back({program.planned, program.options});
     }
-    std::vector<std::string> deviceKernels;
-    if (auto code = writePrograms(sources, folder, deviceKernels); code != ::memopt::StatusCode::Ok)
+    DeviceLaunches launches;
+    if (auto code = writePrograms(sources, folder, launches); code != ::memopt::StatusCode::Ok)
       return code;
     if (getTarget(programs.front().planned).isDevice())
-      for (llvm::json::Object &manifest : manifests)
-        manifest["kernels"] = llvm::json::Array(deviceKernels);
+      for (auto [manifest, numbers] : llvm::zip_equal(manifests, launches.ofInstructions))
+        addLaunches(launches.kernels, numbers, manifest);
     marked.push_back(::memopt::programFile);
     return ::memopt::StatusCode::Ok;
   }

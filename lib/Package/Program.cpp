@@ -14,6 +14,7 @@
 #include "memopt/Conversion/Host/HostProgram.h"
 #include "memopt/Conversion/Targets/TargetCode.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Path.h"
 
@@ -49,7 +50,7 @@ struct ProgramModules {
   TargetCodeAttrInterface target;
   OwningOpRef<ModuleOp> host;
   OwningOpRef<ModuleOp> device; ///< null for a processor
-  std::vector<std::string> deviceKernels;
+  DeviceLaunches launches;
 };
 } // namespace
 
@@ -64,13 +65,23 @@ static LogicalResult addProgram(ProgramModules &modules, KernelLowering &lowerin
   options.launchesKernels = static_cast<bool>(modules.device);
   options.suffix = ::memopt::getStepSuffix(number);
   KernelGraph graph(step->getFunction());
+  DenseMap<Operation *, SmallVector<int64_t, 1>> launches;
   auto lower = [&](Operation *op) {
-    if (auto call = dyn_cast<LibraryCallOp>(op))
-      return lowering.lower(call);
-    auto kernel = cast<KernelOp>(op);
-    return lowering.lower(kernel, getTakenOperands(graph, kernel));
+    auto call = dyn_cast<LibraryCallOp>(op);
+    FailureOr<KernelFunction> function =
+        call ? lowering.lower(call)
+             : lowering.lower(cast<KernelOp>(op), getTakenOperands(graph, cast<KernelOp>(op)));
+    if (succeeded(function))
+      for (const KernelLaunch &launch : function->launches)
+        launches[op].push_back(launch.number);
+    return function;
   };
-  return buildHostProgram(*step, *modules.host, lower, options);
+  if (failed(buildHostProgram(*step, *modules.host, lower, options)))
+    return failure();
+  auto &ofInstructions = modules.launches.ofInstructions.emplace_back();
+  for (Operation *op : graph.getInstructions())
+    ofInstructions.push_back(launches.lookup(op));
+  return success();
 }
 
 static FailureOr<ProgramModules> buildPrograms(ArrayRef<ProgramSource> programs) {
@@ -89,7 +100,7 @@ static FailureOr<ProgramModules> buildPrograms(ArrayRef<ProgramSource> programs)
   for (auto [number, program] : llvm::enumerate(programs))
     if (failed(addProgram(modules, lowering, program, number)))
       return failure();
-  modules.deviceKernels = lowering.getDeviceKernels().vec();
+  modules.launches.kernels = lowering.getDeviceKernels().vec();
   return modules;
 }
 
@@ -115,9 +126,19 @@ std::string mlir::memopt::getPathIn(StringRef folder, StringRef name) {
   return path.str().str();
 }
 
+/// The host starts the blocks that launches have now.
+static void setBlocks(ModuleOp host, ArrayRef<KernelLaunch> launches) {
+  host.walk([&](LLVM::ConstantOp blocks) {
+    auto number = blocks->getAttrOfType<IntegerAttr>(kBlocksOfLaunchAttr);
+    if (!number)
+      return;
+    blocks.setValueAttr(IntegerAttr::get(blocks.getType(), launches[number.getInt()].blocks));
+    blocks->removeAttr(kBlocksOfLaunchAttr);
+  });
+}
+
 ::memopt::StatusCode mlir::memopt::writePrograms(ArrayRef<ProgramSource> programs,
-                                                 StringRef directory,
-                                                 std::vector<std::string> &deviceKernels) {
+                                                 StringRef directory, DeviceLaunches &launches) {
   FailureOr<ProgramModules> modules = buildPrograms(programs);
   if (failed(modules))
     return ::memopt::StatusCode::BadInput;
@@ -127,11 +148,13 @@ std::string mlir::memopt::getPathIn(StringRef folder, StringRef name) {
   object.cache = options.cache;
   object.threads =
       options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  if (modules->device)
-    if (Emission end = modules->target.writeImage(*modules->device, directory);
-        end != Emission::Done)
+  launches = std::move(modules->launches);
+  if (modules->device) {
+    Emission end = modules->target.writeImage(*modules->device, directory, launches.kernels);
+    if (end != Emission::Done)
       return toStatus(end);
-  deviceKernels = modules->deviceKernels;
+    setBlocks(*modules->host, launches.kernels);
+  }
   return toStatus(
       emitSharedObject(*modules->host, object, getPathIn(directory, ::memopt::programFile)));
 }

@@ -98,7 +98,8 @@ Emission DeviceAttr::emitText(ModuleOp kernels, std::string &text) const {
   return emitTestDeviceText(kernels, text);
 }
 
-Emission DeviceAttr::writeImage(ModuleOp kernels, StringRef folder) const {
+Emission DeviceAttr::writeImage(ModuleOp kernels, StringRef folder,
+                                MutableArrayRef<KernelLaunch>) const {
   std::string text;
   if (Emission end = emitText(kernels, text); end != Emission::Done)
     return end;

@@ -215,8 +215,10 @@ int main(int argc, char **argv) {
     program->print(llvm::outs());
   }
   if (target) {
-    if (!output.empty())
-      return target.writeImage(*program, output) == Emission::Done ? 0 : 1;
+    if (!output.empty()) {
+      std::vector<KernelLaunch> launches = lowering.getDeviceKernels().vec();
+      return target.writeImage(*program, output, launches) == Emission::Done ? 0 : 1;
+    }
     std::string text;
     Emission end = target.emitText(*program, text);
     llvm::outs() << text;

@@ -94,7 +94,8 @@ def Memopt_UnpackBitsOp : Memopt_Op<"unpack_bits", [Pure, HasParent<"KernelOp">]
 
 def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memopt_Tensor>:$inputs,
       LibraryCallAttrInterface:$call, DenseI64ArrayAttr:$operand_offsets, I64Attr:$workspace,
-      OptionalAttr<StrAttr>:$implementation, OptionalAttr<F64Attr>:$slowdown, OptionalAttr<I64Attr>:$number),
+      OptionalAttr<StrAttr>:$implementation, OptionalAttr<F64Attr>:$slowdown, UnitAttr:$flush_denormals,
+      OptionalAttr<I64Attr>:$number),
     [Pure, Memopt_Recomputable, DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getBytesMoved"]>,
      DeclareOpInterfaceMethods<InstructionOpInterface, ["getKindName", "getWork", "getWorkspaces"]>,
      DeclareOpInterfaceMethods<InPlaceOpInterface, ["getInPlaceOperands"]>,
@@ -104,8 +105,9 @@ def Memopt_LibraryCallOp : Memopt_Instruction<"library_call", (ins Variadic<Memo
     `call` says what is computed. `operand_offsets[i]` is the element at which the call's view of operand i
     begins, so that slices and transposes cost nothing. `workspace` is the scratch, in bytes, that the
     `implementation` asks for; it is planned like a buffer. Where an implementation with less workspace than the
-    preferred one was chosen, `slowdown` is its time by that one's, and the runtime keeps to the `workspace`. In
-    the planned program `number` is the call's place in the package's list.
+    preferred one was chosen, `slowdown` is its time by that one's, and the runtime keeps to the `workspace`. With
+    `flush_denormals` denormal numbers count as zero, as calls that make gradients on a processor have it. In the
+    planned program `number` is the call's place in the package's list.
 
     Example:
     ```mlir

@@ -10,6 +10,7 @@
 #define MEMOPT_PACKAGE_PROGRAM_H
 
 #include "memopt-runtime/base/Status.h"
+#include "memopt/Conversion/Threads/KernelLaunch.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/raw_ostream.h"
@@ -35,13 +36,20 @@ struct ProgramSource {
   ProgramOptions options;
 };
 
+/// What programs start on a device.
+struct DeviceLaunches {
+  std::vector<KernelLaunch> kernels; ///< by their numbers
+  /// For each program and each of its instructions, the numbers that it launches.
+  std::vector<std::vector<SmallVector<int64_t, 1>>> ofInstructions;
+};
+
 /// Generates the code of all programs of a package, for one machine: every kernel, once where several
 /// programs have it, and a step function for each program. Links it to program.so in the folder
 /// `directory`. Kernels of a device go to an image beside it (TargetAttrInterface::getImageName), and
-/// their names, by the numbers that the programs launch them under, to `deviceKernels`. Threads and
-/// cache are those of the first program's options. A failure has a diagnostic and says who can help.
+/// how they are launched to `launches`. Threads and cache are those of the first program's options. A
+/// failure has a diagnostic and says who can help.
 ::memopt::StatusCode writePrograms(ArrayRef<ProgramSource> programs, StringRef directory,
-                                   std::vector<std::string> &deviceKernels);
+                                   DeviceLaunches &launches);
 
 /// Prints the program's module in the LLVM dialect, and then the module of a device's kernels.
 LogicalResult printProgram(ModuleOp planned, const ProgramOptions &options, raw_ostream &out);

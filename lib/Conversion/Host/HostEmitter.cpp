@@ -251,14 +251,17 @@ void HostEmitter::launchKernels(const KernelFunction &function, ArrayRef<Value> 
   Value values = createPointerList(arguments);
   for (size_t index = 0; index < arguments.size(); ++index)
     LLVM::StoreOp::create(builder, location, getSlot(values, index), getSlot(parameterList, index));
-  auto number = [&](int64_t value) -> Value {
+  auto number = [&](int64_t value) {
     return LLVM::ConstantOp::create(builder, location, builder.getI32Type(),
                                     builder.getI32IntegerAttr(static_cast<int32_t>(value)));
   };
-  for (const KernelLaunch &launch : function.launches)
+  for (const KernelLaunch &launch : function.launches) {
+    auto blocks = number(launch.blocks);
+    blocks->setAttr(kBlocksOfLaunchAttr, builder.getI64IntegerAttr(launch.number));
     callRuntime(offsetof(memopt_runtime_functions, launch),
-                {number(launch.number), number(launch.blocks), number(launch.threads),
-                 number(launch.sharedBytes), parameterList});
+                {number(launch.number), blocks, number(launch.threads), number(launch.sharedBytes),
+                 parameterList});
+  }
 }
 
 FailureOr<Value> HostEmitter::createFaultWord(KernelOp kernel) {

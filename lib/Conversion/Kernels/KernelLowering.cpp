@@ -150,8 +150,7 @@ void KernelLowering::print(const ElementGraph &graph, const KernelSchedule &sche
 }
 
 void KernelLowering::addLaunches(LoweredBody &body, SmallVector<KernelLaunch> launches) {
-  for (const KernelLaunch &launch : launches)
-    deviceKernels.push_back(launch.symbol);
+  llvm::append_range(deviceKernels, launches);
   body.launches = std::move(launches);
 }
 

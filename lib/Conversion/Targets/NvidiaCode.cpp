@@ -37,6 +37,31 @@ static LogicalResult checkResources(ModuleOp kernels, ArrayRef<KernelResources> 
   return success();
 }
 
+static std::optional<MultiprocessorLimits> getLimits(CudaAttr target) {
+  DictionaryAttr properties = target.getProperties();
+  if (!properties)
+    return std::nullopt;
+  auto get = [&](StringRef name) { return properties.getAs<IntegerAttr>(name).getInt(); };
+  int64_t reserved = get("reservedSharedMemoryPerBlock");
+  return MultiprocessorLimits{get("maxThreadsPerSM"), get("maxCtasPerSM"), get("maxRegistersPerSM"),
+                              get("maxSharedMemoryPerBlockOptin") + reserved, reserved};
+}
+
+/// A strided launch of whole waves has no last one that leaves the device half empty.
+static void limitToOneWave(CudaAttr target, ArrayRef<KernelResources> resources,
+                           MutableArrayRef<KernelLaunch> launches) {
+  std::optional<MultiprocessorLimits> limits = getLimits(target);
+  if (!limits)
+    return;
+  llvm::StringMap<const KernelResources *> known;
+  for (const KernelResources &kernel : resources)
+    known[kernel.name] = &kernel;
+  for (KernelLaunch &launch : launches)
+    if (const KernelResources *kernel = known.lookup(launch.symbol); kernel && launch.isStrided)
+      launch.blocks =
+          std::min(launch.blocks, target.getSms() * limits->countResidentBlocks(*kernel, launch));
+}
+
 namespace {
 struct NvidiaCode : TargetCodeAttrInterface::ExternalModel<NvidiaCode, CudaAttr> {
   FailureOr<KernelOptions> getKernelOptions(Attribute self,
@@ -62,7 +87,8 @@ struct NvidiaCode : TargetCodeAttrInterface::ExternalModel<NvidiaCode, CudaAttr>
   }
 
   /// kernels.bc, or kernels.cubin with the PTX that it comes from beside it.
-  Emission writeImage(Attribute self, ModuleOp kernels, StringRef folder) const {
+  Emission writeImage(Attribute self, ModuleOp kernels, StringRef folder,
+                      MutableArrayRef<KernelLaunch> launches) const {
     auto target = cast<CudaAttr>(self);
     std::string code, message;
     std::filesystem::path place = folder.str();
@@ -77,6 +103,7 @@ struct NvidiaCode : TargetCodeAttrInterface::ExternalModel<NvidiaCode, CudaAttr>
       kernels.emitError() << message;
       return Emission::Environment;
     }
+    limitToOneWave(target, *resources, launches);
     end = writeFile(kernels, place / "kernels.ptx", code);
     if (end == Emission::Done && failed(checkResources(kernels, *resources)))
       return Emission::BadProgram;

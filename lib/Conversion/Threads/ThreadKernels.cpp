@@ -48,9 +48,10 @@ mlir::memopt::buildThreadKernels(KernelFunctionBuilder &functions, const DeviceO
     fillThreadKernel(functions.builder, function, ops, shape.block, /*blocks=*/1, emitBody);
     int64_t wanted =
         llvm::divideCeil(countTrips(graph.getTable(), stage, shape), shape.getGroupsOfBlock());
-    // As many threads as a multiprocessor holds; a thread goes on where there are more iterations.
+    // As many threads as a multiprocessor holds.
     int64_t most = machine.sms * (machine.threadsOfSm / shape.block);
-    launches.push_back({symbol, next++, std::min(wanted, most), shape.block, /*sharedBytes=*/0});
+    launches.push_back({symbol, next++, std::min(wanted, most), shape.block, /*sharedBytes=*/0,
+                        /*isStrided=*/true});
   }
   return launches;
 }

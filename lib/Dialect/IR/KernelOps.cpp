@@ -255,6 +255,8 @@ llvm::json::Object LibraryCallOp::describe(TargetAttrInterface target) {
   description["workspace_bytes"] = getWorkspaceAttr().getInt();
   if (getSlowdown())
     description["workspace_limit"] = getWorkspaceAttr().getInt();
+  if (getFlushDenormals())
+    description["flush_denormals"] = true;
   description["buffers"] = static_cast<int64_t>((*this)->getNumOperands() + getNumResults());
   return description;
 }

@@ -28,6 +28,15 @@ void LibraryCallBuilder::addPacked(Value value) {
   addOperand(view.isPacked() ? view : getPackedView(value));
 }
 
+/// Gradients that shrink from layer to layer become denormal numbers, with which many processors take a
+/// hundred times as long. What is computed again is to have the bits that it had.
+static bool flushesDenormals(Operation *op) {
+  if (auto call = dyn_cast<LibraryCallOp>(op))
+    return call.getFlushDenormals();
+  return getPhase(op) == Phase::Backward && !op->hasAttr(MemoptDialect::kCloneAttr) &&
+         !getTarget(op).isDevice();
+}
+
 FailureOr<LibraryCallOp> mlir::memopt::createLibraryCall(OpBuilder &builder, Operation *op,
                                                          TypeRange results, ValueRange operands,
                                                          LibraryCallAttrInterface call,
@@ -38,6 +47,7 @@ FailureOr<LibraryCallOp> mlir::memopt::createLibraryCall(OpBuilder &builder, Ope
   auto made = LibraryCallOp::create(builder, op->getLoc(), results, operands, call, offsets,
                                     implementations->front());
   made.setPhase(getPhase(op));
+  made.setFlushDenormals(flushesDenormals(op));
   return made;
 }
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "memopt-runtime/execution/PreparedCalls.h"
+#include "memopt-runtime/threads/FloatControls.h"
 #include <algorithm>
 
 using namespace memopt;
@@ -18,9 +19,12 @@ static std::string nameCall(int64_t call) { return "library_calls[" + std::to_st
 
 StatusOr<PreparedCalls::PreparedCall> PreparedCalls::prepare(const JsonView &view,
                                                              const Maker &make) {
-  PreparedCall prepared{nullptr, nullptr, 0, 0};
+  PreparedCall prepared;
   MEMOPT_ASSIGN_OR_RETURN(prepared.workspaceBytes, view.getInteger("workspace_bytes"));
   MEMOPT_ASSIGN_OR_RETURN(prepared.bufferCount, view.getInteger("buffers"));
+  if (view.has("flush_denormals")) {
+    MEMOPT_ASSIGN_OR_RETURN(prepared.flushesDenormals, view.getBool("flush_denormals"));
+  }
   // Kernels of the package, which the program launches, use what they declare to the byte.
   bool isLaunched = view.raw().contains("launched");
   if (prepared.workspaceBytes < 0 || (!isLaunched && prepared.workspaceBytes % 64))
@@ -112,8 +116,12 @@ Status PreparedCalls::run(int64_t number, void *const *buffers, ThreadPool &pool
   PreparedCall &prepared = calls[size_t(number)];
   if (!prepared.isMade())
     return badInput(nameCall(number) + " is called, but is to be launched");
+  FloatControls controls = FloatControls::get();
+  if (prepared.flushesDenormals)
+    controls.withoutDenormals().set();
   Status status = prepared.call ? prepared.call->run(buffers, pool)
                                 : prepared.deviceCall->start(*stream, buffers, pool);
+  controls.set();
   return status.isOk() ? Status::ok() : std::move(status).withContext(nameCall(number));
 }
 

@@ -26,6 +26,19 @@ func.func @linear(%x: tensor<32x784xf32>, %w: tensor<64x784xf32>, %b: tensor<64x
 
 // -----
 
+// Gradients that are denormal numbers count as zero, but what is computed again keeps its bits.
+
+// CHECK-LABEL: @gradient
+// CHECK: memopt.library_call {{.*}} {flush_denormals, {{.*}}phase = #memopt.phase<backward>
+// CHECK-NOT: flush_denormals
+func.func @gradient(%x: tensor<32x64xf32>, %w: tensor<64x64xf32>) -> (tensor<32x64xf32>, tensor<32x64xf32>) {
+  %0 = memopt.matmul %x, %w {memopt.phase = #memopt.phase<backward>} : (tensor<32x64xf32>, tensor<64x64xf32>) -> tensor<32x64xf32>
+  %1 = memopt.matmul %x, %w {memopt.phase = #memopt.phase<backward>, memopt.clone = 1 : i64, transpose_b} : (tensor<32x64xf32>, tensor<64x64xf32>) -> tensor<32x64xf32>
+  return %0, %1 : tensor<32x64xf32>, tensor<32x64xf32>
+}
+
+// -----
+
 // A slice of a fused projection begins at its own element of the same buffer.
 
 // CHECK-LABEL: @slice

@@ -25,6 +25,24 @@ TEST(AssemblerTest, ReadsWhatKernelsTake) {
   EXPECT_EQ(kernels[0].sharedBytes, 64);
 }
 
+TEST(AssemblerTest, CountsBlocksThatRunAtOnce) {
+  MultiprocessorLimits h100{2048, 32, 65536, 233472, 1024}, ada{1536, 24, 65536, 102400, 1024};
+  auto count = [](const MultiprocessorLimits &limits, int64_t registers, int64_t threads,
+                  int64_t staticBytes = 0, int64_t dynamicBytes = 0) {
+    KernelResources kernel{"kernel", registers};
+    kernel.sharedBytes = staticBytes;
+    return limits.countResidentBlocks(kernel, {"kernel", 0, 1, threads, dynamicBytes});
+  };
+  EXPECT_EQ(count(h100, 32, 256), 8);
+  EXPECT_EQ(count(h100, 38, 256), 6); // 40 registers, 12 warps in each part
+  EXPECT_EQ(count(h100, 128, 256), 2);
+  EXPECT_EQ(count(h100, 255, 256), 1);
+  EXPECT_EQ(count(h100, 16, 32), 32);
+  EXPECT_EQ(count(h100, 32, 256, 40000, 36000), 3);
+  EXPECT_EQ(count(ada, 32, 256), 6);
+  EXPECT_EQ(count(ada, 255, 1024), 1); // less than what it asks for
+}
+
 TEST(AssemblerTest, GivesAllRegistersToWhoSpills) {
   std::string ptx = ".visible .entry first(\n)\n.maxntid 256\n.minnctapersm 2\n{\n}\n"
                     ".visible .entry first_too(\n)\n.maxntid 256\n.minnctapersm 2\n{\n}\n"

@@ -85,7 +85,7 @@ public:
 
   unsigned getNumFunctions() const { return numFunctions; }
   /// Those of a device, by the numbers in launches.
-  ArrayRef<std::string> getDeviceKernels() const { return deviceKernels; }
+  ArrayRef<KernelLaunch> getDeviceKernels() const { return deviceKernels; }
 
 private:
   struct LoweredBody {
@@ -114,7 +114,7 @@ private:
   std::unordered_map<size_t, std::vector<std::unique_ptr<LoweredKernel>>> kernels; ///< by hash
   llvm::StringMap<LoweredBody> calls; ///< by description
   unsigned numFunctions = 0;
-  std::vector<std::string> deviceKernels;
+  std::vector<KernelLaunch> deviceKernels;
 };
 
 } // namespace mlir::memopt

@@ -37,9 +37,11 @@ def TargetCodeAttrInterface : AttrInterface<"TargetCodeAttrInterface"> {
       [{ llvm_unreachable("a processor has no kernels of a device"); }]>,
     InterfaceMethod<[{
         Of a device: writes the file that TargetAttrInterface::getImageName names, and what belongs beside it, into a
-        folder. Uses up the module. Fails with a diagnostic.
+        folder. Uses up the module. Strided launches get no more blocks than the device runs at once, where that is known.
+        Fails with a diagnostic.
       }],
-      "::mlir::memopt::Emission", "writeImage", (ins "::mlir::ModuleOp":$kernels, "::llvm::StringRef":$folder), "",
+      "::mlir::memopt::Emission", "writeImage", (ins "::mlir::ModuleOp":$kernels, "::llvm::StringRef":$folder,
+        "::llvm::MutableArrayRef<::mlir::memopt::KernelLaunch>":$launches), "",
       [{ llvm_unreachable("a processor has no kernels of a device"); }]>
   ];
 }

@@ -9,6 +9,8 @@
 #ifndef MEMOPT_CONVERSION_THREADS_KERNELLAUNCH_H
 #define MEMOPT_CONVERSION_THREADS_KERNELLAUNCH_H
 
+#include "mlir/Support/LLVM.h"
+
 #include <cstdint>
 #include <string>
 
@@ -20,7 +22,11 @@ struct KernelLaunch {
   int64_t number; ///< of the symbol among all device kernels
   int64_t blocks, threads;
   int64_t sharedBytes = 0; ///< beside what the kernel declares
+  bool isStrided = false;  ///< threads go on where there are more iterations than threads
 };
+
+/// On the constant of a host's launch that says how many blocks there are: the launch's number.
+inline constexpr llvm::StringLiteral kBlocksOfLaunchAttr = "memopt.blocks_of_launch";
 
 } // namespace mlir::memopt
 

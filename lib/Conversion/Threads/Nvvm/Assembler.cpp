@@ -37,6 +37,19 @@ static int64_t readNumber(StringRef text) {
   return number;
 }
 
+int64_t MultiprocessorLimits::countResidentBlocks(const KernelResources &kernel,
+                                                  const KernelLaunch &launch) const {
+  constexpr int64_t warpThreads = 32, parts = 4, registerUnit = 256;
+  int64_t warps = llvm::divideCeil(launch.threads, warpThreads);
+  int64_t registersOfWarp =
+      llvm::alignTo(std::max<int64_t>(kernel.registers, 1) * warpThreads, registerUnit);
+  int64_t warpsByRegisters = registers / parts / registersOfWarp * parts;
+  int64_t shared = kernel.sharedBytes + launch.sharedBytes + reservedSharedBytes;
+  int64_t count = std::min({blocks, threads / (warps * warpThreads), warpsByRegisters / warps,
+                            sharedBytes / std::max<int64_t>(shared, 1)});
+  return std::max<int64_t>(count, 1);
+}
+
 SmallVector<KernelResources> mlir::memopt::parseResources(StringRef text) {
   const llvm::Regex entry("Compiling entry function '([^']+)'");
   const llvm::Regex stack("([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, "

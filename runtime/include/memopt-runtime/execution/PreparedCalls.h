@@ -41,8 +41,9 @@ private:
   struct PreparedCall {
     std::unique_ptr<LibraryCall> call;      ///< on the cpu
     std::unique_ptr<DeviceCall> deviceCall; ///< or on a device
-    int64_t workspaceBytes;                 ///< planned, at least what the call needs
-    int64_t bufferCount;                    ///< operands and results, before the workspace
+    int64_t workspaceBytes = 0;             ///< planned, at least what the call needs
+    int64_t bufferCount = 0;                ///< operands and results, before the workspace
+    bool flushesDenormals = false;          ///< on the cpu denormal numbers count as zero
 
     /// Those that the program launches are not.
     bool isMade() const { return call || deviceCall; }

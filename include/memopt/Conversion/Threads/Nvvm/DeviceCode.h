@@ -16,6 +16,7 @@
 #define MEMOPT_CONVERSION_THREADS_NVVM_DEVICECODE_H
 
 #include "memopt/Conversion/Objects/ObjectEmission.h"
+#include "memopt/Conversion/Threads/KernelLaunch.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -42,6 +43,16 @@ struct KernelResources {
   int64_t stackBytes = 0;  ///< of a thread; the device keeps that for all threads it can hold
   int64_t spillBytes = 0;  ///< stored and loaded where registers are too few
   int64_t sharedBytes = 0; ///< of a block
+};
+
+/// What a multiprocessor has for the blocks that it runs at once.
+struct MultiprocessorLimits {
+  int64_t threads, blocks, registers;
+  int64_t sharedBytes, reservedSharedBytes; ///< the second is taken by each block
+
+  /// How many blocks of a kernel it runs at once, at least one. Registers are given to warps, in units
+  /// of 256 from each of four parts (NVIDIA's occupancy calculator).
+  int64_t countResidentBlocks(const KernelResources &kernel, const KernelLaunch &launch) const;
 };
 
 /// Assembles `ptx` for `chip` to the file `path`. Kernels that ask for several blocks on a
