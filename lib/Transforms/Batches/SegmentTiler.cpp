@@ -23,12 +23,12 @@ using namespace mlir::memopt;
 //===----------------------------------------------------------------------===//
 
 /// So few tokens that a tile is a small part, and so many that its products are worth what each tile
-/// costs: the weights are read, and their gradients added to, once more. 128 are enough, as soon as
-/// they are an eighth of all.
+/// costs: the weights are read, and their gradients added to, once more. 128 are worth an eighth of
+/// all, and 256 are enough.
 static SmallVector<Rows> cutIntoTiles(int64_t tokens) {
-  constexpr int64_t step = 32, enough = 128, most = 1024;
+  constexpr int64_t step = 32, few = 128, enough = 256, most = 1024;
   auto getShare = [&](int64_t parts) { return llvm::divideCeil(tokens, parts); };
-  int64_t size = getShare(8) >= enough ? enough : getShare(16);
+  int64_t size = getShare(8) >= few ? std::min<int64_t>(getShare(8), enough) : getShare(16);
   size = std::min<int64_t>(llvm::alignTo(std::max<int64_t>(size, getShare(32)), step), most);
   SmallVector<Rows> tiles;
   for (int64_t begin = 0; begin < tokens; begin += size)
