@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Holds the cost model's predictions against measured steps, instruction by instruction.
 
-    cost_model.py FOLDER... [--bin BIN] [--calibrate | --profile FILE.json] [--threads N] [--steps N] [--worst 3]
+    cost_model.py FOLDER... [--bin BIN] [--calibrate | --profile FILE.json] [--isa native|avx2|avx512] [--threads N] [--steps N]
+        [--worst 3]
 
 A FOLDER has model.pt2 and inputs.safetensors (step0.INPUT, ...). Each model is compiled without a budget, run with
 a timeline, and every instruction's time (the median over the steps but the first) compared with what was predicted.
@@ -104,18 +105,20 @@ def main():
     parser.add_argument("--worst", type=int, default=3)
     parser.add_argument("--profile", type=pathlib.Path)
     parser.add_argument("--calibrate", action="store_true")
+    parser.add_argument("--isa", choices=driver.ISAS, default="native", help="instructions that memopt is held to")
     arguments = parser.parse_args()
+    held = driver.hold_to(arguments.isa)
     with tempfile.TemporaryDirectory() as scratch:
         tools = driver.Tools.find(arguments.bin, arguments.threads)
         profile = arguments.profile
         if arguments.calibrate:
             profile = pathlib.Path(scratch) / "profile.json"
-            done = driver.execute([tools.compile, f"--calibrate={profile}", f"--run-threads={arguments.threads}"],
+            done = driver.execute([tools.compile, f"--calibrate={profile}", f"--run-threads={arguments.threads}", *held],
                                   arguments.threads)
             if done.code:
                 raise Failed(f"--calibrate ends with {done.code}: {driver.tail(done.errors)}")
             print(done.output)
-        options = [f"--machine-profile={profile}"] if profile else []
+        options = held + ([f"--machine-profile={profile}"] if profile else [])
         table = []
         for folder in arguments.folders:
             table += compare(tools, folder, options, arguments.steps, arguments.worst)

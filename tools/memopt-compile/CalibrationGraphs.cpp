@@ -268,7 +268,7 @@ std::vector<CalibrationGraph> memopt::tool::makeCalibrationGraphs() {
       {"convolutions, deep", "sgd", 12, makeResidualNetwork(8, 128, 14)},
       {"convolutions, wide", "sgd", 6, makeResidualNetwork(8, 64, 56)},
       // What the backward pass reads was written so long ago that no cache has it, as in any model.
-      {"convolutions, wide, of many layers", "sgd", 4, makeResidualNetwork(8, 64, 56, 3)},
+      {"convolutions, wide, of many layers", "sgd", 3, makeResidualNetwork(32, 64, 56, 3)},
       {"convolutions, of many channels", "sgd", 6, makeResidualNetwork(4, 512, 7)},
       {"depthwise convolutions, small", "sgd", 30, makeDepthwiseNetwork(4, 96, 14)},
       {"depthwise convolutions, large", "sgd", 8, makeDepthwiseNetwork(8, 128, 56)},
