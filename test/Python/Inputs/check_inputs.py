@@ -312,6 +312,31 @@ def captured_twice():
         assert_near(left, right)
 
 
+class Small(nn.Module):
+    """The product of its weight and the batch is a denormal number."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((size,), 1e-20))
+
+    def forward(self, x):
+        return self.weight * x * 1e38
+
+
+def denormals():
+    """torch.set_flush_denormal holds for all threads of a step, from one step to the next."""
+    model = Small(1 << 20)
+    batch = torch.full((1 << 20,), 1e-20), torch.zeros(1 << 20)
+    step = memopt.compile(model, F.l1_loss, batch, optimizer=torch.optim.SGD(model.parameters(), 0.0), threads=2, run_threads=2)
+    assert_near(step(batch), 1e-2, 1e-4)
+    assert torch.set_flush_denormal(True)
+    try:
+        assert step(batch) == 0
+    finally:
+        torch.set_flush_denormal(False)
+    assert_near(step(batch), 1e-2, 1e-4)
+
+
 def strangers():
     """What is nowhere in the step is refused by its name."""
     model, other = nn.Linear(6, 3), nn.Linear(5, 2)
@@ -323,4 +348,4 @@ def strangers():
 
 
 run_cases([schedules_of_all_numbers, groups, other_groups, schedulers, same_bits, clipping, buffers, losses_with_parameters, captured_twice,
-           strangers])
+           denormals, strangers])

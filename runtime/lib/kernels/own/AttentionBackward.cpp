@@ -28,6 +28,9 @@ namespace {
 /// Products of a tile of scores: dS takes two, and each gradient one.
 constexpr int64_t productsOfHead = 5, productsOfTiles = 7;
 
+/// Bytes of a thread's wider copy of dq. More would be much beside the tiles of long sequences.
+constexpr int64_t mostWideBytes = 1 << 20;
+
 /// Whether the threads are busy long enough where tasks are whole heads: the longest has
 /// ceilDivide(heads, threads) of them.
 bool takesWholeHeads(int64_t heads, int threads) {
@@ -71,7 +74,7 @@ public:
   AttentionBackward(const AttentionDescriptor &descriptor, int threads)
       : d(descriptor), tiles(d), queryTiles(tiles.queryTiles.count()),
         keyTiles(tiles.keyTiles.count()), sharing(d.heads / d.kvHeads),
-        wholeHeads(takesWholeHeads(d.batch * d.kvHeads, threads)),
+        wholeHeads(takesWholeHeads(d.batch * d.kvHeads, threads) && wideBytes() <= mostWideBytes),
         slots(static_cast<int>(std::min<int64_t>(threads, std::max(mostTasks(), maskTasks())))),
         slotBytes(makeScratch(nullptr).cutter.bytes) {}
 
@@ -188,6 +191,11 @@ private:
       sizes.keys = 1;
     }
     return sizes;
+  }
+
+  /// Of the copies of dq of the heads that share keys.
+  int64_t wideBytes() const {
+    return isHalf<S> ? sharing * d.queries * d.headSize * int64_t(sizeof(T)) : 0;
   }
 
   int64_t mostTasks() const {
