@@ -436,6 +436,57 @@ func.func @chain(%a: tensor<3x5xf32>, %w: tensor<5x5xf32>) -> tensor<3x5xf32> {
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 
+// Gates are slices of a sum. Each reads its part of the operands alone, so that the sum is computed where they are.
+
+// CHECK-LABEL: @gates
+// CHECK-COUNT-4: memopt.kernel (%{{.*}} : tensor<32x1024xf32>, %{{.*}} : tensor<32x1024xf32>) -> tensor<32x256xf32> {
+// CHECK-NOT: memopt.kernel
+// CHECK: return
+func.func @gates(%a: tensor<32x1024xf32>, %b: tensor<32x1024xf32>)
+    -> (tensor<32x256xf32>, tensor<32x256xf32>, tensor<32x256xf32>, tensor<32x256xf32>) {
+  %e = tensor.empty() : tensor<32x1024xf32>
+  %sum = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %b : tensor<32x1024xf32>, tensor<32x1024xf32>) outs(%e : tensor<32x1024xf32>) {
+  ^bb0(%in: f32, %in1: f32, %out: f32):
+    %0 = arith.addf %in, %in1 : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x1024xf32>
+  %f = tensor.empty() : tensor<32x256xf32>
+  %s0 = tensor.extract_slice %sum[0, 0] [32, 256] [1, 1] : tensor<32x1024xf32> to tensor<32x256xf32>
+  %r0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s0 : tensor<32x256xf32>) outs(%f : tensor<32x256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x256xf32>
+  %s1 = tensor.extract_slice %sum[0, 256] [32, 256] [1, 1] : tensor<32x1024xf32> to tensor<32x256xf32>
+  %r1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s1 : tensor<32x256xf32>) outs(%f : tensor<32x256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x256xf32>
+  %s2 = tensor.extract_slice %sum[0, 512] [32, 256] [1, 1] : tensor<32x1024xf32> to tensor<32x256xf32>
+  %r2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s2 : tensor<32x256xf32>) outs(%f : tensor<32x256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x256xf32>
+  %s3 = tensor.extract_slice %sum[0, 768] [32, 256] [1, 1] : tensor<32x1024xf32> to tensor<32x256xf32>
+  %r3 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s3 : tensor<32x256xf32>) outs(%f : tensor<32x256xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x256xf32>
+  return %r0, %r1, %r2, %r3 : tensor<32x256xf32>, tensor<32x256xf32>, tensor<32x256xf32>, tensor<32x256xf32>
+}
+
+// -----
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+
 // What backward makes again of an activation and its gradient both take an exponential of the same number: they are one
 // kernel, though a product stands between them. Not so where the number is read once more behind both: its place could
 // not be taken, and there would be a buffer more.

@@ -36,6 +36,31 @@ func.func @step(%x: tensor<16x32x640xf32> {memopt.name = "x"}, %h0: tensor<32x64
 
 // -----
 
+// Loops in a row that read the same weights share what is packed in front of the first.
+
+// REMARK: Kernels=0, PackedWeights=1, Results=2
+
+memopt.variable @w : tensor<640x640xf32> role <parameter> {trainable}
+// CHECK-LABEL: func.func @loops
+func.func @loops(%h0: tensor<32x640xf32>) -> tensor<32x640xf32> {
+  %w = memopt.read @w : tensor<640x640xf32>
+  // CHECK: %[[PACKED:.*]] = memopt.library_call #memopt.pack_weights<
+  // CHECK: memopt.scan count(16) fixed(%{{.*}} = %[[PACKED]]
+  // CHECK-NOT: pack_weights
+  // CHECK: memopt.scan count(16) fixed(%{{.*}} = %[[PACKED]]
+  %first = memopt.scan count(16) fixed(%f = %w : tensor<640x640xf32>) carried(%h = %h0 : tensor<32x640xf32>) {
+    %0 = memopt.matmul %h, %f {transpose_b} : (tensor<32x640xf32>, tensor<640x640xf32>) -> tensor<32x640xf32>
+    memopt.yield %0 : tensor<32x640xf32>
+  } -> tensor<32x640xf32>
+  %second = memopt.scan count(16) fixed(%f = %w : tensor<640x640xf32>) carried(%h = %first : tensor<32x640xf32>) {
+    %0 = memopt.matmul %h, %f {transpose_b} : (tensor<32x640xf32>, tensor<640x640xf32>) -> tensor<32x640xf32>
+    memopt.yield %0 : tensor<32x640xf32>
+  } -> tensor<32x640xf32>
+  return %second : tensor<32x640xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func.func @batch
 // CHECK-NOT: pack_weights
 // CHECK: memopt.library_call #memopt.matmul<batch = [1], m = 32,

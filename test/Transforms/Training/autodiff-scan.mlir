@@ -39,6 +39,32 @@ func.func @recurrence(%xs: tensor<8x2x4xf32>) -> tensor<f32> {
 
 // -----
 
+// What each iteration would round for the type of a narrow weight is taken for all iterations, too, and is not rounded
+// where the gradient is wide again.
+
+// CHECK-LABEL: func.func @narrow
+// CHECK: memopt.scan count(8) reverse
+// CHECK-NOT: memopt.accumulate
+// CHECK: %[[DW:.*]] = memopt.matmul %{{.*}}, %{{.*}} {memopt.phase = #memopt.phase<backward>, transpose_a} : (tensor<16x4xbf16>, tensor<16x4xbf16>) -> tensor<4x4xf32>
+// CHECK-NEXT: memopt.gradient %[[DW]], @w
+memopt.variable @w : tensor<4x4xf32> role <parameter> {trainable}
+func.func @narrow(%xs: tensor<8x2x4xf32>) -> tensor<f32> {
+  %w = memopt.read @w : tensor<4x4xf32>
+  %narrow = arith.truncf %w : tensor<4x4xf32> to tensor<4x4xbf16>
+  %zero = arith.constant dense<0.0> : tensor<2x4xf32>
+  %last, %all = memopt.scan count(8) fixed(%a = %narrow : tensor<4x4xbf16>) slices(%x = %xs : tensor<2x4xf32> of tensor<8x2x4xf32>) carried(%h = %zero : tensor<2x4xf32>) {
+    %left = arith.truncf %h : tensor<2x4xf32> to tensor<2x4xbf16>
+    %0 = memopt.matmul %left, %a : (tensor<2x4xbf16>, tensor<4x4xbf16>) -> tensor<2x4xf32>
+    %1 = arith.addf %0, %x : tensor<2x4xf32>
+    %2 = math.tanh %1 : tensor<2x4xf32>
+    memopt.yield %2, %2 : tensor<2x4xf32>, tensor<2x4xf32>
+  } -> tensor<2x4xf32>, tensor<8x2x4xf32>
+  %loss = memopt.reduce %all {kind = #memopt.reduce<add>, dimensions = array<i64: 0, 1, 2>} : (tensor<8x2x4xf32>) -> tensor<f32>
+  return %loss : tensor<f32>
+}
+
+// -----
+
 // What is no product and no sum over dimensions is added up in a carried value, from zero on. Some slices of a
 // trained table are read: zeros are put around their gradient.
 
