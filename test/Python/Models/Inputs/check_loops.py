@@ -145,6 +145,13 @@ def check_numbers(name, **options):
     return model, batches, found
 
 
+def count_instructions(step):
+    """But for what packs weights: loops share it where that takes no bytes, which depends on sizes."""
+    manifest = step.plan.manifest
+    return sum(manifest["library_calls"][instruction["call"]]["kind"] != "pack_weights" if "call" in instruction else 1
+               for instruction in manifest["instructions"])
+
+
 def check_kind(name):
     model, batches, found = check_numbers(name)
     check_numbers(name, micro_batches=2)
@@ -153,7 +160,7 @@ def check_kind(name):
     assert losses == found[0], (name, losses, found[0])
     for key, value in found[1].items():
         assert torch.equal(state[key], value), (name, key)
-    counts = [len(compile_step(*make(name, turns)).plan.manifest["instructions"]) for turns in TURNS.get(name, USUAL)]
+    counts = [count_instructions(compile_step(*make(name, turns))) for turns in TURNS.get(name, USUAL)]
     assert counts[0] == counts[1], (name, "instructions", counts)
     print(f"{name}: PyTorch's numbers, the same bits in {smallest} bytes, {counts[0]} instructions")
 
