@@ -357,7 +357,8 @@ def RecomputeElementwisePass : Pass<"memopt-recompute-elementwise", "::mlir::fun
   let description = [{
     Chooses the forward values that stay alive until the backward pass, by a minimum cut over bytes. All other values
     that the backward pass uses are recomputed from these by pointwise `linalg.generic` and views. Each recomputed op is
-    cloned once for all its backward users; clones carry `memopt.clone` and `memopt.phase = #memopt.phase<backward>`.
+    cloned once for all backward users that are close to each other, as the loops of one sequence are; clones carry
+    `memopt.clone` and `memopt.phase = #memopt.phase<backward>`.
     Results do not change by a bit: a clone evaluates the same scalar operations in the same order.
 
     Never recomputed are results of library calls, reductions, and gathers from large tables.
@@ -571,7 +572,9 @@ def HoistInvariantsPass : Pass<"memopt-hoist-invariants", "::mlir::ModuleOp"> {
     With the remaining bytes, weights are packed before the loop, if the target's library packs plain weights in each run
     (`getPackedWeightBytes`): those of convolutions, and of products of few rows. Packed weights take twice the bytes of the
     parameters: one layout for the forward call, and one for the gradient of its input. So this is only done within a
-    budget. In front of a `memopt.scan` it is done without a budget, too: such weights live through the scan alone.
+    budget. In front of a `memopt.scan` it is done without a budget, too: such weights live through the scan alone. Scans
+    of one phase that read the same packed weights share them, from the first to the last, where the arena stays within
+    the budget, or without one grows by at most two percent.
 
     Remark: the number of kernels that moved and of weights that are packed, and the bytes that are alive through loops.
   }];

@@ -9,7 +9,8 @@
 // The ops behind the forward pass that read a value, in groups that stand close to each other: what
 // is made anew for them is made once for each group. A reader far away gets its own, else what is
 // made would be kept as long as the value it stands for: the input of a block of the network is
-// read when its backward begins, to make the block's result, and again when it ends.
+// read when its backward begins, to make the block's result, and again when it ends. Loops in a row
+// are close, whatever stands between them.
 //
 //===----------------------------------------------------------------------===//
 

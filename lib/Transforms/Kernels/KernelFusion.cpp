@@ -363,7 +363,7 @@ bool KernelFusion::shouldInline(unsigned number) const {
         (isSmaller && phase == Phase::Forward && getPhase(nodes[edge.to].op) != phase))
       return false;
     double evaluations = getEvaluations(nodes[edge.to].domain, edge.map);
-    double part = std::min(evaluations / points, 1.0); // a reader of a slice reads no more
+    double part = std::min(evaluations / std::max(points, 1.0), 1.0); // of a slice, no more
     stored += edge.times * part * bytes;
     inlined += edge.times * (evaluations * node.inlinedWork + part * inputBytes);
   }

@@ -35,6 +35,9 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
+/// What part of an arena without a budget may be added so that loops share packed weights.
+static constexpr int64_t kPartOfSharing = 50;
+
 //===----------------------------------------------------------------------===//
 // Choice
 //===----------------------------------------------------------------------===//
@@ -157,7 +160,9 @@ private:
     FailureOr<int64_t> before = getArenaBytes(*step), after = getArenaBytes(*tried);
     if (failed(before) || failed(after))
       return failure();
-    if (*after <= std::max<int64_t>(*before, budget))
+    int64_t most =
+        budget < 0 ? *before + *before / kPartOfSharing : std::max<int64_t>(*before, budget);
+    if (*after <= most)
       hoisted.packings -= sharePackings(step->getBody());
     return success();
   }
