@@ -210,3 +210,50 @@ func.func @far(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %g18 = memopt.matmul %g17, %exp {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %g18 : tensor<64x64xf32>
 }
+
+// -----
+
+// Loops share a clone, however far they are from each other: it lives through both.
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-LABEL: func.func @loops
+// REMARK: BytesKeptAfter=0, BytesKeptBefore=16384, Clones=1
+func.func @loops(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %empty = tensor.empty() : tensor<64x64xf32>
+  // expected-remark @below {{recomputed in backward}}
+  %exp = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x64xf32>) outs(%empty : tensor<64x64xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.exp %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x64xf32>
+  // CHECK: %[[BOTH:.*]] = linalg.generic {{.*}} attrs = {memopt.clone = 1
+  // CHECK: memopt.scan count(4) fixed(%{{.*}} = %[[BOTH]]
+  // CHECK: memopt.scan count(4) fixed(%{{.*}} = %[[BOTH]]
+  %g0 = memopt.scan count(4) fixed(%f = %exp : tensor<64x64xf32>) carried(%h = %x : tensor<64x64xf32>) {
+    %0 = memopt.matmul %h, %f {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    memopt.yield %0 : tensor<64x64xf32>
+  } -> tensor<64x64xf32> {phase = #memopt.phase<backward>}
+  %g1 = memopt.transpose %g0 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g2 = memopt.transpose %g1 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g3 = memopt.transpose %g2 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g4 = memopt.transpose %g3 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g5 = memopt.transpose %g4 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g6 = memopt.transpose %g5 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g7 = memopt.transpose %g6 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g8 = memopt.transpose %g7 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g9 = memopt.transpose %g8 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g10 = memopt.transpose %g9 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g11 = memopt.transpose %g10 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g12 = memopt.transpose %g11 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g13 = memopt.transpose %g12 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g14 = memopt.transpose %g13 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g15 = memopt.transpose %g14 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g16 = memopt.transpose %g15 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g17 = memopt.transpose %g16 {permutation = array<i64: 1, 0>, memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %g18 = memopt.scan count(4) fixed(%f = %exp : tensor<64x64xf32>) carried(%h = %g17 : tensor<64x64xf32>) {
+    %0 = memopt.matmul %h, %f {memopt.phase = #memopt.phase<backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+    memopt.yield %0 : tensor<64x64xf32>
+  } -> tensor<64x64xf32> {phase = #memopt.phase<backward>}
+  return %g18 : tensor<64x64xf32>
+}
