@@ -55,7 +55,9 @@ NARROW_WAYS = {"resnet50": ["autocast", "channels_last+autocast"], "mobilenet_v2
 def busy_core():
     """One core of those that this process may use does something else."""
     core = min(os.sched_getaffinity(0))
-    loop = subprocess.Popen([sys.executable, "-c", f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"])
+    # Until it is killed, or this process is.
+    code = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile os.getppid() == {os.getpid()}: pass"
+    loop = subprocess.Popen([sys.executable, "-c", code])
     try:
         yield
     finally:
