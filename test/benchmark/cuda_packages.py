@@ -32,16 +32,35 @@ HEAD = ["model", "batch", "device", "precision", "CPU s", "ptxas CPU s", "kernel
 
 
 def resources(text):
-    """Registers, bytes of shared memory, and of stack and spilled registers, of each kernel that ptxas names."""
+    """Name, registers, bytes of shared memory, and of stack and spilled registers, of each kernel that ptxas names."""
     kernels = []
     for line in text.splitlines():
-        if "Compiling entry function" in line:
-            kernels.append({"registers": 0, "shared": 0, "spilled": 0})
+        if entry := re.search(r"Compiling entry function '(\w+)'", line):
+            kernels.append({"name": entry.group(1), "registers": 0, "shared": 0, "spilled": 0})
         for key, pattern in (("registers", r"Used (\d+) registers"), ("shared", r"(\d+) bytes smem"),
                              ("spilled", r"(\d+) bytes (?:stack frame|spill)")):
             if kernels:
                 kernels[-1][key] += sum(int(number) for number in re.findall(pattern, line))
     return kernels
+
+
+def assemble(arguments, package, chip):
+    """What the kernels of a package take, and the processor seconds that ptxas needs to say it."""
+    done = execute([arguments.ptxas, f"-arch={chip}", "-v", package / "kernels.ptx", "-o", "/dev/null"])
+    if done.code:
+        raise Failed(f"ptxas: {tail(done.errors)}")
+    return resources(done.output + done.errors), done.cpu_seconds
+
+
+def find_tool(given, name):
+    found = given or shutil.which(name) or f"/usr/local/cuda/bin/{name}"
+    if not shutil.which(str(found)):
+        raise Failed(f"no {name} on PATH or in /usr/local/cuda; name it with --{name}")
+    return found
+
+
+def name_of(model):
+    return model.parent.name if model.stem == "model" else model.stem
 
 
 def measure(arguments, model, batch, device, precision, package):
@@ -52,14 +71,11 @@ def measure(arguments, model, batch, device, precision, package):
         raise Failed(f"{model}{f' of {batch}' if batch else ''} for {device} in {precision}: exit {done.code}: {tail(done.errors)}")
     written = driver.Package(package, None, done.seconds)
     manifest = written.manifest()
-    again = execute([arguments.ptxas, f"-arch={manifest['target']['chip']}", "-v", package / "kernels.ptx", "-o", "/dev/null"])
-    if again.code:
-        raise Failed(f"ptxas: {tail(again.errors)}")
-    kernels = resources(again.output + again.errors)
+    kernels, ptxas_seconds = assemble(arguments, package, manifest["target"]["chip"])
     calls = manifest["library_calls"]
     plans = {call["plan"]["text"]: call["workspace_bytes"] for call in calls if "plan" in call}
-    return {"model": model.parent.name if model.stem == "model" else model.stem, "batch": batch, "device": device, "precision": precision,
-            "cpu": done.cpu_seconds, "ptxas_cpu": again.cpu_seconds, "kernels": len(kernels),
+    return {"model": name_of(model), "batch": batch, "device": device, "precision": precision,
+            "cpu": done.cpu_seconds, "ptxas_cpu": ptxas_seconds, "kernels": len(kernels),
             "registers": [kernel["registers"] for kernel in kernels], "shared": [kernel["shared"] for kernel in kernels],
             "spilling": sum(kernel["spilled"] > 0 for kernel in kernels), "calls": len(calls), "plans": len(plans),
             "workspace": max(plans.values(), default=0), "bytes": written.arena()}
@@ -86,7 +102,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     arguments.compiler = driver.Tools.find(arguments.bin, 1).compile
-    arguments.ptxas = arguments.ptxas or shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
+    arguments.ptxas = find_tool(arguments.ptxas, "ptxas")
     rows, failures = [], []
     devices = sorted(path.stem for path in DEVICES.glob("*.json")) if arguments.devices == "all" else arguments.devices.split(",")
     cases = itertools.product(arguments.models, arguments.batches.split(","), arguments.precisions.split(","), devices)
@@ -102,4 +118,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as error:
+        sys.exit(f"cuda_packages.py: {error}")

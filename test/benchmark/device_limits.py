@@ -31,12 +31,11 @@ import collections
 import json
 import pathlib
 import re
-import shutil
 import sys
 import tempfile
 
 import memopt_driver as driver
-from cuda_packages import DEVICES
+from cuda_packages import DEVICES, assemble, find_tool, name_of
 from memopt_driver import Failed, execute, tail
 
 HEAD = ["model", "kernel", "module", "runs", "MB", "memory us", "issue us", "turn", "accesses", "launch", "registers", "waves",
@@ -118,29 +117,15 @@ def busiest(loops):
     return max((loop for loop in moving if 3 * loop.bytes >= most), key=lambda loop: loop.instructions / loop.bytes, default=None)
 
 
-def resident_blocks(properties, registers, shared, launch):
+def resident_blocks(properties, kernel, launch):
     """As MultiprocessorLimits counts them."""
     warps = -(-launch["threads"] // WARP)
-    of_warp = -(-max(registers, 1) * WARP // 256) * 256
+    of_warp = -(-max(kernel["registers"], 1) * WARP // 256) * 256
     reserved = properties["reservedSharedMemoryPerBlock"]
-    taken = shared + launch["shared_bytes"] + reserved
+    taken = kernel["shared"] + launch["shared_bytes"] + reserved
     return max(1, min(properties["maxCtasPerSM"], properties["maxThreadsPerSM"] // (warps * WARP),
                       properties["maxRegistersPerSM"] // 4 // of_warp * 4 // warps,
                       (properties["maxSharedMemoryPerBlockOptin"] + reserved) // max(taken, 1)))
-
-
-def read_registers(arguments, package, chip):
-    done = execute([arguments.ptxas, f"-arch={chip}", "-v", package / "kernels.ptx", "-o", "/dev/null"])
-    if done.code:
-        raise Failed(f"ptxas: {tail(done.errors)}")
-    found, name = {}, None
-    for line in (done.output + done.errors).splitlines():
-        if entry := re.search(r"Compiling entry function '(\w+)'", line):
-            name = entry.group(1)
-        if used := re.search(r"Used (\d+) registers", line):
-            shared = re.search(r"(\d+) bytes smem", line)
-            found[name] = int(used.group(1)), int(shared.group(1)) if shared else 0
-    return found
 
 
 def measure(arguments, description, model, precision, package):
@@ -154,24 +139,24 @@ def measure(arguments, description, model, precision, package):
     if code.code:
         raise Failed(f"nvdisasm: {tail(code.errors)}")
     functions = read_functions(code.output)
-    registers = read_registers(arguments, package, manifest["target"]["chip"])
+    taken = {kernel["name"]: kernel for kernel in assemble(arguments, package, manifest["target"]["chip"])[0]}
     properties, rates = description["properties"], description["rates"]
     sms = properties["multiProcessorCount"]
     issued = sms * SCHEDULERS * properties["smClockRateKHz"] * 1e3  # instructions of warps a second
-    name = model.parent.name if model.stem == "model" else model.stem
     kernels = collections.OrderedDict()
     for instruction in manifest["instructions"]:
         if instruction["kind"] != "kernel" or len(instruction.get("launched_kernels", [])) != 1:
             continue
         number = instruction["launched_kernels"][0]
         row = kernels.setdefault((number, instruction["bytes_moved"]), {
-            "model": f"{name} {precision}", "kernel": manifest["kernels"][number], "module": instruction["module"], "runs": 0,
+            "model": f"{name_of(model)} {precision}", "kernel": manifest["kernels"][number], "module": instruction["module"], "runs": 0,
             "bytes": instruction["bytes_moved"], "predicted": instruction["predicted_seconds"], "launch": manifest["launches"][number]})
         row["runs"] += 1
     for row in kernels.values():
         row["memory"], row["issue"] = row["bytes"] / rates["memory_bytes_per_second"], 0.0
-        row["registers"], shared = registers[row["kernel"]]
-        row["waves"] = row["launch"]["blocks"] / (sms * resident_blocks(properties, row["registers"], shared, row["launch"]))
+        kernel = taken[row["kernel"]]
+        row["registers"] = kernel["registers"]
+        row["waves"] = row["launch"]["blocks"] / (sms * resident_blocks(properties, kernel, row["launch"]))
         loop = busiest(read_loops(functions[row["kernel"]]))
         if loop:
             row["turn"], row["accesses"] = [loop.instructions, loop.bytes], dict(sorted(loop.accesses.items()))
@@ -187,13 +172,6 @@ def text_of(row):
             ", ".join(f"{count} x {size}" for size, count in row.get("accesses", {}).items()) or "-",
             f"{row['launch']['blocks']} x {row['launch']['threads']}", str(row["registers"]), f"{row['waves']:.2f}",
             "issue" if row["issue"] > row["memory"] else "memory", f"{row['predicted'] / row['limit']:.2f}"]
-
-
-def find_tool(given, name):
-    found = given or shutil.which(name) or f"/usr/local/cuda/bin/{name}"
-    if not shutil.which(str(found)):
-        raise Failed(f"no {name} on PATH or in /usr/local/cuda; name it with --{name}")
-    return found
 
 
 def main():

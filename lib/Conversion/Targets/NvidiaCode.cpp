@@ -37,14 +37,18 @@ static LogicalResult checkResources(ModuleOp kernels, ArrayRef<KernelResources> 
   return success();
 }
 
+/// Nothing where the target does not say all of them.
 static std::optional<MultiprocessorLimits> getLimits(CudaAttr target) {
   DictionaryAttr properties = target.getProperties();
-  if (!properties)
-    return std::nullopt;
-  auto get = [&](StringRef name) { return properties.getAs<IntegerAttr>(name).getInt(); };
+  auto get = [&](StringRef name) {
+    auto number = properties ? properties.getAs<IntegerAttr>(name) : IntegerAttr();
+    return number ? number.getInt() : 0;
+  };
   int64_t reserved = get("reservedSharedMemoryPerBlock");
-  return MultiprocessorLimits{get("maxThreadsPerSM"), get("maxCtasPerSM"), get("maxRegistersPerSM"),
+  MultiprocessorLimits limits{get("maxThreadsPerSM"), get("maxCtasPerSM"), get("maxRegistersPerSM"),
                               get("maxSharedMemoryPerBlockOptin") + reserved, reserved};
+  bool areKnown = limits.threads && limits.blocks && limits.registers && limits.sharedBytes;
+  return areKnown ? std::optional(limits) : std::nullopt;
 }
 
 /// A strided launch of whole waves has no last one that leaves the device half empty.

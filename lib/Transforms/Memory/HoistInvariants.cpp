@@ -35,9 +35,6 @@ using namespace mlir;
 using namespace mlir::memopt;
 namespace planning = ::memopt::planning;
 
-/// What part of an arena without a budget may be added so that loops share packed weights.
-static constexpr int64_t kPartOfSharing = 50;
-
 //===----------------------------------------------------------------------===//
 // Choice
 //===----------------------------------------------------------------------===//
@@ -148,21 +145,20 @@ private:
 
   /// Packs weights once for several loops where the arena has room.
   LogicalResult share(Hoisted &hoisted) {
-    if (hoisted.packings < 2)
+    FailureOr<StepModel> step = createPlannableStep(getOperation());
+    if (failed(step))
+      return failure();
+    if (findSharedPackings(step->getBody()).empty())
       return success();
     OwningOpRef<ModuleOp> trial = getOperation().clone();
-    FailureOr<StepModel> step = createPlannableStep(getOperation()),
-                         tried = StepModel::create(*trial);
-    if (failed(step) || failed(tried))
+    FailureOr<StepModel> tried = StepModel::create(*trial);
+    if (failed(tried))
       return failure();
-    if (sharePackings(tried->getBody()) == 0)
-      return success();
+    sharePackings(tried->getBody());
     FailureOr<int64_t> before = getArenaBytes(*step), after = getArenaBytes(*tried);
     if (failed(before) || failed(after))
       return failure();
-    int64_t most =
-        budget < 0 ? *before + *before / kPartOfSharing : std::max<int64_t>(*before, budget);
-    if (*after <= most)
+    if (*after <= getMostArenaBytes(*before, budget))
       hoisted.packings -= sharePackings(step->getBody());
     return success();
   }

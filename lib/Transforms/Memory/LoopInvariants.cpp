@@ -287,24 +287,29 @@ static LogicalResult hoistPacking(const Invariant &invariant) {
   return success();
 }
 
-int64_t mlir::memopt::sharePackings(Block &body) {
+SmallVector<std::pair<LibraryCallOp, LibraryCallOp>> mlir::memopt::findSharedPackings(Block &body) {
   std::map<std::tuple<const void *, const void *, int64_t, Phase>, LibraryCallOp> known;
-  int64_t gone = 0;
-  for (auto call : llvm::make_early_inc_range(body.getOps<LibraryCallOp>())) {
+  SmallVector<std::pair<LibraryCallOp, LibraryCallOp>> found;
+  for (auto call : body.getOps<LibraryCallOp>()) {
     if (!isa<PackWeightsAttr>(call.getCall()))
       continue;
-    Value weights = call.getInputs()[0];
-    auto [first, isNew] =
-        known.try_emplace({call.getCallAttr().getAsOpaquePointer(), weights.getAsOpaquePointer(),
-                           call.getOperandOffsets()[0], call.getPhase()},
-                          call);
-    if (isNew)
-      continue;
-    call.replaceAllUsesWith(first->second);
-    call.erase();
-    ++gone;
+    auto [first, isNew] = known.try_emplace({call.getCallAttr().getAsOpaquePointer(),
+                                             call.getInputs()[0].getAsOpaquePointer(),
+                                             call.getOperandOffsets()[0], call.getPhase()},
+                                            call);
+    if (!isNew)
+      found.push_back({call, first->second});
   }
-  return gone;
+  return found;
+}
+
+int64_t mlir::memopt::sharePackings(Block &body) {
+  SmallVector<std::pair<LibraryCallOp, LibraryCallOp>> found = findSharedPackings(body);
+  for (auto [call, first] : found) {
+    call.replaceAllUsesWith(first);
+    call.erase();
+  }
+  return static_cast<int64_t>(found.size());
 }
 
 LogicalResult mlir::memopt::hoist(const Invariant &invariant) {

@@ -44,6 +44,9 @@ void collectPackings(InstructionOpInterface loop, const CostModel &costs,
 /// Makes it in front of the loop. Fails, with a diagnostic, where the target has no such call.
 LogicalResult hoist(const Invariant &invariant);
 
+/// Instructions that pack weights as an earlier one of the same phase does, and that one.
+SmallVector<std::pair<LibraryCallOp, LibraryCallOp>> findSharedPackings(Block &body);
+
 /// Weights that several loops of a phase read packed alike are packed in front of the first alone, and
 /// live until the last. Returns how many instructions are gone.
 int64_t sharePackings(Block &body);

@@ -85,6 +85,11 @@ FailureOr<int64_t> mlir::memopt::getArenaBytes(const StepModel &step, ::memopt::
          << "memory planning failed: " << llvm::toString(solution.takeError());
 }
 
+int64_t mlir::memopt::getMostArenaBytes(int64_t before, int64_t budget) {
+  constexpr int64_t kPartForGaps = 50;
+  return budget < 0 ? before + before / kPartForGaps : std::max(before, budget);
+}
+
 //===----------------------------------------------------------------------===//
 // Problem of order
 //===----------------------------------------------------------------------===//

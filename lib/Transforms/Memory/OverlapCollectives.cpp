@@ -152,9 +152,8 @@ private:
   FailureOr<int64_t> overlap(const StepModel &step, ::memopt::Cache *folder, int64_t before,
                              double early) {
     // Live bytes rise above neither; where there is no budget, gaps may take a little beside them.
-    constexpr int64_t kPartForGaps = 50;
     int64_t room = std::max<int64_t>(before, budget), less = 0;
-    int64_t most = budget < 0 ? room + room / kPartForGaps : room;
+    int64_t most = getMostArenaBytes(before, budget);
     const int attempts = early > 0 ? 1 : 6;
     for (int attempt = 0; attempt < attempts && room > 0; ++attempt) {
       OwningOpRef<ModuleOp> trial = cast<ModuleOp>(getOperation()->clone());

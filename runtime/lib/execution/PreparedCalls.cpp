@@ -121,7 +121,8 @@ Status PreparedCalls::run(int64_t number, void *const *buffers, ThreadPool &pool
     controls.withoutDenormals().set();
   Status status = prepared.call ? prepared.call->run(buffers, pool)
                                 : prepared.deviceCall->start(*stream, buffers, pool);
-  controls.set();
+  if (prepared.flushesDenormals)
+    controls.set();
   return status.isOk() ? Status::ok() : std::move(status).withContext(nameCall(number));
 }
 

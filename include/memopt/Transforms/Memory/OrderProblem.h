@@ -39,6 +39,10 @@ struct SpaceProblem {
 /// The height of the device's arena, as plan-memory will place its buffers.
 FailureOr<int64_t> getArenaBytes(const StepModel &step, ::memopt::Cache *cache = nullptr);
 
+/// The bytes up to which a step whose arena has `before` may change, for speed: the budget, and where
+/// there is none (-1) a fiftieth more, for a layout has gaps that live bytes do not show.
+int64_t getMostArenaBytes(int64_t before, int64_t budget);
+
 /// Bytes of the host for windows of the disk where no budget says more: those that an order needs,
 /// this many times, so that transfers hide behind each other.
 inline constexpr int64_t kWindowRoom = 2;

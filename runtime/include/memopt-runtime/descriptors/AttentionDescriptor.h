@@ -40,6 +40,8 @@ struct AttentionDescriptor {
 
   static StatusOr<AttentionDescriptor> parse(const nlohmann::json &descriptor, bool backward);
 
+  /// Heads of queries that have the same keys and values.
+  int64_t headsOfKeyHead() const { return heads / kvHeads; }
   /// Places in the list of buffers.
   int maskIndex() const { return 3; }
   int seedIndex() const { return mask == MaskType::None ? 3 : 4; }

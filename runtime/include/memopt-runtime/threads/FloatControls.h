@@ -34,7 +34,6 @@ public:
   /// The same, but for denormal numbers: as operands and as results they count as zero.
   FloatControls withoutDenormals() const { return FloatControls(bits | flushing); }
 
-  bool operator==(const FloatControls &other) const { return bits == other.bits; }
   bool operator!=(const FloatControls &other) const { return bits != other.bits; }
 
 private:

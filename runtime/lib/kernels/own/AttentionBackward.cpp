@@ -52,8 +52,8 @@ template <typename S, typename T> struct BackwardScratch {
     dq = cutter.take(queries * tiles.headPadded);
     dk = cutter.take(tiles.keyRows() * tiles.headPadded);
     dv = cutter.take(tiles.keyRows() * tiles.valuePadded);
-    deltas = cutter.take(std::max(waiting, queries));
-    wideDq = cutter.take(isHalf<S> ? std::max(waiting, queries) * tiles.d.headSize : 0);
+    deltas = cutter.take(waiting);
+    wideDq = cutter.take(isHalf<S> ? waiting * tiles.d.headSize : 0);
   }
 
   ScratchCutter<T> cutter;
@@ -73,7 +73,7 @@ template <typename S, typename T> class AttentionBackward final : public Library
 public:
   AttentionBackward(const AttentionDescriptor &descriptor, int threads)
       : d(descriptor), tiles(d), queryTiles(tiles.queryTiles.count()),
-        keyTiles(tiles.keyTiles.count()), sharing(d.heads / d.kvHeads),
+        keyTiles(tiles.keyTiles.count()), sharing(d.headsOfKeyHead()),
         wholeHeads(takesWholeHeads(d.batch * d.kvHeads, threads) && wideBytes() <= mostWideBytes),
         slots(static_cast<int>(std::min<int64_t>(threads, std::max(mostTasks(), maskTasks())))),
         slotBytes(makeScratch(nullptr).cutter.bytes) {}
@@ -94,7 +94,7 @@ private:
   using Scratch = BackwardScratch<S, T>;
 
   Scratch makeScratch(void *memory) const {
-    return Scratch(tiles, wholeHeads ? sharing * d.queries : 0, memory);
+    return Scratch(tiles, wholeHeads ? sharing * d.queries : tiles.queryTiles.tileSize(), memory);
   }
 
   void runHeads(void *const *buffers, ThreadPool &pool) const {

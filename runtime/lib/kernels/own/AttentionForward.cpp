@@ -17,8 +17,8 @@ namespace {
 
 /// Tiles of queries that read keys and values while these are packed.
 constexpr int64_t mostTilesOfTask = 4;
-/// Tasks of a thread at least: under a causal mask some are longer than others.
-constexpr int64_t leastTasksOfThread = 4;
+/// Tasks that a thread is left with: under a causal mask some are longer than others.
+constexpr int64_t tasksLeftToThread = 4;
 
 /// What is summed up for a tile of queries.
 template <typename T> struct QuerySums {
@@ -49,7 +49,7 @@ template <typename S, typename T> struct ForwardScratch {
 template <typename S, typename T> class AttentionForward final : public LibraryCall {
 public:
   AttentionForward(const AttentionDescriptor &descriptor, int threads)
-      : d(descriptor), tiles(d), sharing(d.heads / d.kvHeads), group(chooseGroup(threads)),
+      : d(descriptor), tiles(d), sharing(d.headsOfKeyHead()), group(chooseGroup(threads)),
         slots(static_cast<int>(std::min<int64_t>(threads, taskCount(group)))),
         slotBytes(ForwardScratch<S, T>(tiles, group, nullptr).cutter.bytes) {}
 
@@ -78,7 +78,7 @@ private:
   /// Tiles of a task. Their memory is not to be much beside queries and results.
   int64_t chooseGroup(int threads) const {
     int64_t size = std::clamp<int64_t>(tilesOfKeyHead() / 4, 1, mostTilesOfTask);
-    while (size > 1 && taskCount(size) < leastTasksOfThread * threads)
+    while (size > 1 && taskCount(size) < tasksLeftToThread * threads)
       --size;
     return size;
   }

@@ -146,7 +146,7 @@ def check_numbers(name, **options):
 
 
 def count_instructions(step):
-    """But for what packs weights: loops share it where that takes no bytes, which depends on sizes."""
+    """But for what packs weights: loops share it where that takes few bytes, which depends on sizes."""
     manifest = step.plan.manifest
     return sum(manifest["library_calls"][instruction["call"]]["kind"] != "pack_weights" if "call" in instruction else 1
                for instruction in manifest["instructions"])
